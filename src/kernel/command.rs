@@ -1,0 +1,331 @@
+//! What may be asked of a session, by whom, and what is answered.
+
+use super::event::{Criterion, Decision, Event, Opening, Question};
+use super::id::{Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
+use super::refusal::Refusal;
+use super::time::Now;
+
+/// Who asks: derived from the connection, never from what it claims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The connection.
+    pub id: ParticipantId,
+    /// The kind of connection, as verdicts name it.
+    pub source: String,
+    /// What it may do at most.
+    pub rights: Rights,
+}
+
+/// What a participant may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Start, steer and queue messages.
+    pub prompt: bool,
+    /// Settle gates.
+    pub decide: bool,
+    /// Cancel runs, rename and end the session.
+    pub control: bool,
+}
+
+impl Rights {
+    /// Everything: the owner's.
+    pub const ALL: Self = Self { prompt: true, decide: true, control: true };
+    /// Watching alone.
+    pub const NONE: Self = Self { prompt: false, decide: false, control: false };
+
+    /// Returns what both allow.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            prompt: self.prompt && other.prompt,
+            decide: self.decide && other.decide,
+            control: self.control && other.control,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Bring the session to life; the first command of each session.
+    Open(Box<Opening>),
+    /// Begin a run.
+    Prompt(Box<Prompt>),
+    /// Begin a run when the active one is over; at once when there is none.
+    Queue(Box<Prompt>),
+    /// Take a waiting message back.
+    Unqueue {
+        /// Which one.
+        message: MessageId,
+    },
+    /// Tell what waits.
+    ListQueue,
+    /// Speak into the active run.
+    Steer(Box<Steer>),
+    /// Settle a gate.
+    Decide(Box<Decide>),
+    /// Stop a run.
+    Cancel {
+        /// Which one; the active one when not said.
+        run: Option<RunId>,
+        /// A word for why.
+        reason: String,
+    },
+    /// Listen, from a position on.
+    Attach {
+        /// The last event that the listener has seen.
+        seen: Seq,
+        /// What the listener wants to be able to do at most.
+        rights: Rights,
+    },
+    /// Stop listening.
+    Detach,
+    /// Tell what a client needs to draw the session.
+    Describe,
+    /// Give the session another name.
+    Rename {
+        /// The new name.
+        name: String,
+    },
+    /// Take no more messages.
+    End,
+}
+
+/// Which queue a command waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Taken before anything else, whatever runs.
+    Control,
+    /// Taken in order.
+    Ordinary,
+}
+
+impl Command {
+    /// Returns which queue the command waits in: control never waits behind a flood of messages.
+    pub const fn urgency(&self) -> Urgency {
+        match self {
+            Self::Open(_)
+            | Self::Prompt(_)
+            | Self::Queue(_)
+            | Self::Unqueue { .. }
+            | Self::ListQueue
+            | Self::Attach { .. }
+            | Self::Describe
+            | Self::Rename { .. }
+            | Self::End => Urgency::Ordinary,
+            Self::Steer(_) | Self::Decide(_) | Self::Cancel { .. } | Self::Detach => Urgency::Control,
+        }
+    }
+}
+
+/// A message that begins a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The run it begins, freshly minted.
+    pub run: RunId,
+    /// Its id, which is also its idempotency key.
+    pub message: MessageId,
+    /// Its text, safe to keep.
+    pub text: String,
+    /// What must hold after the run.
+    pub criteria: Vec<Criterion>,
+    /// How long the run may take, in milliseconds.
+    pub time_limit: Option<u64>,
+    /// What the id stands for.
+    pub fingerprint: Fingerprint,
+}
+
+/// A message into the active run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steer {
+    /// Its id, which is also its idempotency key.
+    pub message: MessageId,
+    /// Its text, safe to keep.
+    pub text: String,
+    /// What the id stands for.
+    pub fingerprint: Fingerprint,
+}
+
+/// A vote at a gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decide {
+    /// Which gate.
+    pub gate: GateId,
+    /// The run it should belong to.
+    pub run: Option<RunId>,
+    /// Yes or no.
+    pub decision: Decision,
+    /// Which of its choices; the first for yes and the last for no when not said.
+    pub choice: Option<String>,
+    /// A comment, safe to keep.
+    pub comment: Option<String>,
+}
+
+/// What a command is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The session lives.
+    Opened(Phase),
+    /// The message has this run.
+    Prompted {
+        /// Its run, also when it was known already.
+        run: RunId,
+        /// Whether this was a repetition.
+        repeated: Repetition,
+    },
+    /// The message waits.
+    Queued {
+        /// The run it will begin.
+        run: RunId,
+        /// How many wait before it; none when it has begun.
+        ahead: usize,
+    },
+    /// The message was taken back.
+    Unqueued,
+    /// What waits, first in front.
+    Queue(Vec<Waiting>),
+    /// The message reached the run.
+    Steered(RunId),
+    /// The vote counts.
+    Decided,
+    /// The run is being stopped.
+    Cancelling,
+    /// The listener is attached.
+    Attached {
+        /// What the session is doing.
+        phase: Phase,
+        /// What is sent again.
+        replay: Replay,
+    },
+    /// The listener is gone.
+    Detached,
+    /// What a client needs to draw the session.
+    Described(Box<Snapshot>),
+    /// The name is taken.
+    Renamed,
+    /// No more messages.
+    Ended,
+}
+
+/// Whether a command was new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repetition {
+    /// It was new.
+    First,
+    /// It had been answered before.
+    Again,
+}
+
+/// What one command is answered, once.
+pub type Reply = Result<Answer, Refusal>;
+
+/// A message that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its id.
+    pub message: MessageId,
+    /// The run it will begin.
+    pub run: RunId,
+    /// Its text.
+    pub text: String,
+}
+
+/// What an attached listener gets again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replay {
+    /// The first position that may be sent.
+    pub from: Seq,
+    /// The last position there is.
+    pub to: Seq,
+    /// Whether something is missing.
+    pub gap: Gap,
+}
+
+/// Whether the history between a listener's position and the newest event is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    /// Everything follows.
+    None,
+    /// The events up to and including this position are gone.
+    Lost {
+        /// The earliest position that is still kept.
+        earliest: Seq,
+    },
+    /// The position was never issued: the listener remembers another history.
+    Foreign,
+}
+
+/// What the session is doing, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was asked yet.
+    Idle,
+    /// A run is active.
+    Running,
+    /// A run waits for a verdict.
+    Waiting,
+    /// The last run did what it was asked to.
+    Completed,
+    /// The last run failed, or was denied.
+    Failed,
+    /// The last run was stopped.
+    Cancelled,
+}
+
+/// What a client needs to draw a session it knows nothing of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it is doing.
+    pub phase: Phase,
+    /// How it began.
+    pub opening: Opening,
+    /// Its name for people.
+    pub name: Option<String>,
+    /// The active run.
+    pub run: Option<RunId>,
+    /// The oldest open gate, in full.
+    pub question: Option<Question>,
+    /// How many gates are open.
+    pub open_gates: usize,
+    /// The end of the last assistant text.
+    pub last_text: String,
+    /// The end of the last user message.
+    pub last_message: String,
+    /// The newest event.
+    pub last_seq: Seq,
+    /// When it began.
+    pub opened_at: Now,
+    /// When something last happened.
+    pub updated_at: Now,
+    /// How the last run ended, with its exit code.
+    pub last_run: Option<(RunId, super::event::Outcome, u8)>,
+    /// How many messages wait.
+    pub queued: usize,
+    /// Whether it takes messages.
+    pub open: Openness,
+}
+
+/// Whether a session takes messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Openness {
+    /// It does.
+    Open,
+    /// It was ended.
+    Ended,
+}
+
+/// Something shown to one listener alone: it takes a number and is not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Private {
+    /// An ordinary event.
+    Event(Event),
+    /// The baseline after a gap.
+    Snapshot {
+        /// Its position.
+        seq: Seq,
+        /// When it was made.
+        at: Now,
+        /// The baseline.
+        snapshot: Box<Snapshot>,
+    },
+}

@@ -1,0 +1,151 @@
+//! What the driver is to do, in order.
+
+use super::command::{Private, Reply};
+use super::event::{Event, Intention, Outcome, Settlement, Steering};
+use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
+
+/// Names the command that an answer belongs to; the driver chooses the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Make sure, on disk, that no number up to this one is ever issued again.
+    Reserve(Seq),
+    /// Keep the event.
+    Persist(Event),
+    /// Show the kept event to all listeners; its `Persist` came before.
+    Show(Seq),
+    /// Show something to one listener.
+    ShowTo(ParticipantId, Private),
+    /// Feed a listener with the events after a position.
+    Subscribe {
+        /// Whom.
+        who: ParticipantId,
+        /// The last position not to be sent.
+        after: Seq,
+    },
+    /// Feed a listener no longer.
+    Unsubscribe(ParticipantId),
+    /// Answer a command.
+    Reply(Ticket, Reply),
+    /// Ask the provider for its next turn.
+    Turn(Box<Turn>),
+    /// Use the tool; its start is on disk.
+    Execute {
+        /// For which run.
+        run: RunId,
+        /// With what.
+        intention: Box<Intention>,
+    },
+    /// End everything the run has started, at once, and report when it is gone.
+    Stop(RunId),
+    /// Keep a checkpoint of the state as it is after everything before this.
+    Checkpoint(Seq),
+}
+
+/// What the provider has to know for its next turn: journaled facts alone, so that a restart asks the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// The run.
+    pub run: RunId,
+    /// The message that began it, safe to keep.
+    pub text: String,
+    /// The message's id.
+    pub message: MessageId,
+    /// What was said into it, each with the number of steps begun by then.
+    pub steers: Vec<(u32, Steering)>,
+    /// How many steps are done: finished texts and settled calls.
+    pub done: u32,
+    /// How the last call ended.
+    pub last: Option<Settlement>,
+}
+
+/// What the provider and the tools report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// What it is busy with.
+    Status {
+        /// Who says so.
+        source: String,
+        /// What it is doing.
+        phase: String,
+        /// To what.
+        detail: Option<String>,
+    },
+    /// A piece of reasoning.
+    Thought(String),
+    /// A piece of text.
+    Said(String),
+    /// The text is whole.
+    SayingDone(MessageId),
+    /// Something a person should know.
+    Warned {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people.
+        message: String,
+        /// The particulars.
+        detail: Option<String>,
+    },
+    /// A tool is to be used.
+    Call(Box<CallRequest>),
+    /// A piece of what a tool printed.
+    Output {
+        /// Which use.
+        call: CallId,
+        /// Where it was printed.
+        stream: super::event::OutputStream,
+        /// The piece.
+        text: String,
+    },
+    /// A tool is done.
+    Settled(Box<Settlement>),
+    /// The provider has nothing more to do.
+    Finished(Box<Finish>),
+    /// Everything that the run had started is gone.
+    Stopped {
+        /// What could not be ended, in words.
+        left: Option<String>,
+    },
+}
+
+/// A use of a tool that a provider asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRequest {
+    /// The use.
+    pub intention: Intention,
+    /// The question to be asked first.
+    pub ask: Option<Ask>,
+}
+
+/// What is to be asked before a tool is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// The gate, freshly minted.
+    pub gate: super::id::GateId,
+    /// A word for programs.
+    pub kind: String,
+    /// A headline for people.
+    pub title: String,
+    /// What exactly is asked, safe to keep.
+    pub summary: String,
+    /// The particulars: a JSON object, safe to keep.
+    pub details: super::id::Json,
+    /// How many of those entitled must agree.
+    pub needed: u32,
+}
+
+/// How the provider ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finish {
+    /// Success or failure, before acceptance.
+    pub outcome: Outcome,
+    /// A word for why it failed.
+    pub reason: Option<String>,
+    /// A sentence for people.
+    pub summary: String,
+    /// What to report as an error of the run.
+    pub fault: Option<super::event::Fault>,
+}

@@ -1,0 +1,394 @@
+//! What has happened to a session: the only thing that is journaled, shown and folded.
+
+use super::id::{CallId, Fingerprint, GateId, Json, MessageId, RunId, Seq};
+use super::time::Now;
+
+/// One fact with its position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Strictly rising within the session, never reused.
+    pub seq: Seq,
+    /// When it was decided.
+    pub at: Now,
+    /// The run it belongs to, if any.
+    pub run: Option<RunId>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// The session exists.
+    SessionOpened(Box<Opening>),
+    /// The session has another name.
+    SessionRenamed {
+        /// The new name.
+        name: String,
+    },
+    /// The session takes no more messages.
+    SessionEnded {
+        /// Who ended it.
+        by: String,
+    },
+    /// A message was taken and its run has begun.
+    RunStarted(Box<Message>),
+    /// A message was taken and waits for the active run to end.
+    MessageQueued(Box<QueuedMessage>),
+    /// A waiting message was taken back.
+    MessageUnqueued {
+        /// Which one.
+        message: MessageId,
+        /// Who took it back.
+        by: String,
+    },
+    /// A message reached the active run.
+    Steered(Box<Steering>),
+    /// What the run is busy with, for people.
+    Status {
+        /// Who says so.
+        source: String,
+        /// What it is doing.
+        phase: String,
+        /// To what.
+        detail: Option<String>,
+    },
+    /// A piece of the provider's reasoning.
+    Thought {
+        /// The piece.
+        text: String,
+    },
+    /// A piece of the assistant's text.
+    Said {
+        /// The piece.
+        text: String,
+    },
+    /// The assistant's text is whole.
+    SayingDone {
+        /// The assistant's message.
+        message: MessageId,
+    },
+    /// A tool is to be used; nothing has happened yet.
+    CallIntended(Box<Intention>),
+    /// The tool is being used; from here on the outside world may have changed.
+    CallStarted {
+        /// Which use.
+        call: CallId,
+        /// Which tool, for people.
+        tool: String,
+    },
+    /// A piece of what the tool prints.
+    CallOutput {
+        /// Which use.
+        call: CallId,
+        /// Where it was printed.
+        stream: OutputStream,
+        /// The piece.
+        text: String,
+    },
+    /// The tool is done, or is known never to run.
+    CallSettled(Box<Settlement>),
+    /// The run waits for a verdict.
+    GateOpened(Box<Question>),
+    /// Somebody voted and the gate is still open.
+    GateVoted {
+        /// Which gate.
+        gate: GateId,
+        /// Yes or no.
+        decision: Decision,
+        /// Who voted.
+        by: String,
+    },
+    /// The gate is closed for good.
+    GateSettled(Box<Verdict>),
+    /// Something a person should know.
+    Warned {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people.
+        message: String,
+        /// The particulars.
+        detail: Option<String>,
+    },
+    /// Something went wrong.
+    Failed {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people.
+        message: String,
+        /// Whether trying again may help.
+        retryable: bool,
+        /// The particulars.
+        detail: Option<String>,
+    },
+    /// The run is being stopped; what it had started is being ended.
+    Stopping {
+        /// How the run will end.
+        outcome: Outcome,
+        /// A word for why.
+        reason: String,
+        /// Who asked.
+        by: String,
+    },
+    /// The daemon came back and found the run unfinished.
+    RunRecovered {
+        /// What the run was doing.
+        found: Found,
+    },
+    /// The run is over; no event of it follows.
+    RunEnded(Box<RunReport>),
+}
+
+/// How a session begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Opening {
+    /// How its user works with it, in the client's word.
+    pub mode: String,
+    /// Who answers.
+    pub provider: String,
+    /// Which model of the provider.
+    pub model: Option<String>,
+    /// Where tools run.
+    pub sandbox: String,
+    /// The directory of its tools; an absolute path.
+    pub cwd: String,
+    /// What the client said of the repository.
+    pub repo: Option<Json>,
+    /// What the client wants remembered.
+    pub metadata: Option<Json>,
+    /// A name for people.
+    pub name: Option<String>,
+}
+
+/// A user's message, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its id, which is also its idempotency key.
+    pub message: MessageId,
+    /// Its text, safe to keep.
+    pub text: String,
+    /// What must hold after the run.
+    pub criteria: Vec<Criterion>,
+    /// How long the run may take, in milliseconds.
+    pub time_limit: Option<u64>,
+    /// What the id stands for.
+    pub fingerprint: Fingerprint,
+    /// Where it came from.
+    pub by: String,
+}
+
+/// A message that waits, with the run it will begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// The run it will begin.
+    pub run: RunId,
+    /// The message.
+    pub message: Message,
+}
+
+/// A message into a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steering {
+    /// Its id, which is also its idempotency key.
+    pub message: MessageId,
+    /// Its text, safe to keep.
+    pub text: String,
+    /// What the id stands for.
+    pub fingerprint: Fingerprint,
+    /// Where it came from.
+    pub by: String,
+}
+
+/// A check that must pass after the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Criterion {
+    /// Its name in the report.
+    pub id: String,
+    /// The command.
+    pub check: String,
+    /// The exit code that passes.
+    pub exit_code: i32,
+    /// What it shows, for people.
+    pub description: Option<String>,
+}
+
+/// A tool and what it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intention {
+    /// This use.
+    pub call: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, safe to keep.
+    pub args: Json,
+    /// What it is used for.
+    pub purpose: Purpose,
+}
+
+/// What a tool is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The provider's work.
+    Work,
+    /// The acceptance check at this position.
+    Check(u32),
+}
+
+/// Where a tool printed something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// How a use of a tool ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// Which use.
+    pub call: CallId,
+    /// Which tool.
+    pub tool: String,
+    /// What it was used for.
+    pub purpose: Purpose,
+    /// How long it took.
+    pub millis: u64,
+    /// Success, failure, or something in between.
+    pub ending: Ending,
+    /// The exit code of a command that ended by itself.
+    pub exit_code: Option<i32>,
+    /// What it printed, bounded and safe to keep.
+    pub text: String,
+    /// What went wrong.
+    pub fault: Option<Fault>,
+}
+
+/// How a use of a tool ended, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It did what it was asked to.
+    Done,
+    /// It failed.
+    Failed,
+    /// The user chose to go on without it.
+    Skipped,
+    /// It was cut short, or never began.
+    Cut,
+}
+
+/// What went wrong with a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// A word for programs.
+    pub kind: String,
+    /// Whether trying again may help.
+    pub retryable: bool,
+    /// A sentence for people.
+    pub message: String,
+    /// The particulars.
+    pub detail: Option<String>,
+}
+
+/// What a gate asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The gate.
+    pub gate: GateId,
+    /// The use of a tool that waits for it.
+    pub call: CallId,
+    /// A word for programs.
+    pub kind: String,
+    /// A headline for people.
+    pub title: String,
+    /// What exactly is asked, safe to keep.
+    pub summary: String,
+    /// The particulars: a JSON object, safe to keep.
+    pub details: Json,
+    /// More than two answers; empty for plain yes or no. Yes is the first, no is the last.
+    pub choices: Vec<String>,
+    /// How many of those entitled must agree.
+    pub needed: u32,
+    /// When it counts as denied.
+    pub expires: Now,
+}
+
+/// How a gate was settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Which gate.
+    pub gate: GateId,
+    /// Yes or no.
+    pub decision: Decision,
+    /// Which of its choices.
+    pub choice: Option<String>,
+    /// Who decided, derived from the connection.
+    pub by: String,
+    /// What they said.
+    pub comment: Option<String>,
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decision {
+    /// Go ahead.
+    Approve,
+    /// Do not.
+    Deny,
+}
+
+/// What a returning daemon found a run doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The provider was working; it is asked again.
+    Working,
+    /// It waited for a verdict and still does.
+    Waiting,
+    /// A tool had been started and nobody knows how it ended.
+    Unknown,
+    /// It was being stopped.
+    Stopping,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunReport {
+    /// In one word.
+    pub outcome: Outcome,
+    /// A word for why, where the outcome alone does not say it.
+    pub reason: Option<String>,
+    /// A sentence for people.
+    pub summary: String,
+    /// The acceptance checks that were run, in order.
+    pub checks: Vec<CheckResult>,
+    /// How many checks were asked for.
+    pub checks_asked: u32,
+    /// The exit code for scripts.
+    pub exit_code: u8,
+}
+
+/// How an acceptance check ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckResult {
+    /// The criterion.
+    pub id: String,
+    /// Whether it passed.
+    pub passed: bool,
+    /// The exit code, if the command ended by itself.
+    pub exit_code: Option<i32>,
+    /// What it printed, bounded and safe to keep.
+    pub output: String,
+}
+
+/// How a run ended, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was done.
+    Success,
+    /// Something failed.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// Somebody said no.
+    Denied,
+}

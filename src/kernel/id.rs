@@ -1,0 +1,138 @@
+//! Names of things: opaque, cheap to clone, never inspected.
+//!
+//! The kernel mints none of them; the driver does, so that a test can replay a session to the letter.
+
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes any text as a name.
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// Returns the name as it is spelled everywhere.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+name!(
+    /// A long-lived conversation with its working directory.
+    SessionId
+);
+name!(
+    /// One execution cycle inside a session, begun by a message.
+    RunId
+);
+name!(
+    /// A question that holds a run until it is settled.
+    GateId
+);
+name!(
+    /// A message of a user or of the assistant; a user's is the key of its idempotency.
+    MessageId
+);
+name!(
+    /// One use of a tool inside a run.
+    CallId
+);
+
+/// The position of an event in its session: compared and advanced, never added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(u64);
+
+impl Seq {
+    /// The position before the first event.
+    pub const ZERO: Self = Self(0);
+
+    /// Reads a position from its number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number as it is written in journals and on the wire.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the position after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns the last position of a block of `size` numbers that follows this one.
+    #[must_use]
+    pub const fn end_of_block(self, size: u64) -> Self {
+        Self(self.0.saturating_add(size))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One attached listener or speaker; the driver gives each connection its own number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParticipantId(pub u64);
+
+/// What tells two commands under one idempotency key apart: a digest of everything the command asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub u128);
+
+/// A JSON text that the kernel carries and never reads.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Json(Arc<str>);
+
+impl Json {
+    /// Takes a text which the caller knows to be one compact JSON value.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

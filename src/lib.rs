@@ -1,0 +1,27 @@
+//! pushd: a local runtime daemon for coding agents, and push, its client.
+//!
+//! The map of the crate:
+//!
+//! - [`kernel`]: the pure core; sessions, runs, gates, events.
+//! - [`adapter`]: protocols, as translations of lines into commands and of events into lines.
+//! - [`journal`]: what is kept, in SQLite.
+//! - [`transport`]: how lines travel; nothing of what is in them.
+//! - [`provider`]: who answers a message.
+//! - [`sandbox`]: where tools run.
+//! - [`redact`]: the one place where text becomes safe to keep or show.
+//! - [`daemon`]: lanes, connections and their life.
+//! - [`client`]: finds or starts the daemon, asks, watches, reconnects.
+//! - [`cli`]: one file a verb.
+//! - [`config`]: paths, limits, environment.
+
+pub mod adapter;
+pub mod cli;
+pub mod client;
+pub mod config;
+pub mod daemon;
+pub mod journal;
+pub mod kernel;
+pub mod provider;
+pub mod redact;
+pub mod sandbox;
+pub mod transport;
