@@ -146,7 +146,6 @@ impl State {
                 self.ledger.remove(&(Scope::Prompt, message.clone()));
             }
             EventKind::RunEnded(report) => {
-                self.gates.clear();
                 if let Some(run) = self.run.take() {
                     self.last_run = Some((run.id, report.outcome, report.exit_code));
                 }

@@ -7,7 +7,7 @@ use super::effects::Effects;
 use crate::kernel::command::Openness;
 use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
-    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, RunReport, Settlement,
+    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport, Settlement,
 };
 use crate::kernel::id::{GateId, RunId};
 use crate::kernel::state::{Call, Run, Stage};
@@ -132,6 +132,10 @@ impl Session {
 
     fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
         let CallRequest { intention, ask } = request;
+        // Who has said that there is nothing more to do gets nothing more done.
+        if intention.purpose == Purpose::Work && self.finish.is_some() {
+            return;
+        }
         self.record(EventKind::CallIntended(Box::new(intention.clone())), now, fx);
         match ask {
             Some(ask) => self.ask(intention.call, ask, now, fx),
