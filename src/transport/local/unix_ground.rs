@@ -52,7 +52,7 @@ pub(super) fn prepare(directory: &Path, whose: Directory) -> Result<(), BindErro
 
 /// Takes the lock at `path`, or says `None` where another process has it.
 pub(super) fn lock(path: &Path) -> Result<Option<File>, BindError> {
-    loop {
+    for _ in 0..TRIES {
         let file = open_lock(path)?;
         let ours = file.metadata().map_err(failed("look at", path))?;
         if !ours.is_file() {
@@ -69,6 +69,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, BindError> {
             return Ok(Some(file));
         }
     }
+    Err(failed("keep hold of", path)(io::ErrorKind::ResourceBusy.into()))
 }
 
 /// Writes the pid file, all of it at once, and returns it open.
@@ -125,3 +126,6 @@ fn close(directory: &Path, seen: &Metadata) -> Result<(), BindError> {
     }
     open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(failed("close to others", directory))
 }
+
+/// How often a lock may vanish under our hands before we say so.
+const TRIES: usize = 16;

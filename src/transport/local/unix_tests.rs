@@ -347,7 +347,7 @@ pub(super) fn bind_after_another(address: &Address) -> Listener {
 
 /// Why `address` is refused for itself and not for a listener that has just ended.
 pub(super) fn refusal(address: &Address) -> BindError {
-    outcome(address).err().expect("the address should have been refused")
+    outcome(address).expect_err("the address should have been refused")
 }
 
 fn outcome(address: &Address) -> Result<Listener, BindError> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interprocess::ConnectWaitMode;
 use interprocess::os::windows::ToWtf16;
-use interprocess::os::windows::named_pipe::tokio::{DuplexPipeStream, PipeListener, PipeListenerOptionsExt};
+use interprocess::os::windows::named_pipe::tokio::{DuplexPipeStream, PipeListener};
 use interprocess::os::windows::named_pipe::{PipeListenerOptions, pipe_mode::Bytes};
 use interprocess::os::windows::security_descriptor::SecurityDescriptor;
 use windows_sys::Win32::Foundation::{
