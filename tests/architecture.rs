@@ -168,6 +168,29 @@ fn the_documented_table_is_the_one_that_is_held() {
 }
 
 #[test]
+fn every_test_that_a_promise_names_exists() {
+    let page = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md is there");
+    let mut files = Vec::new();
+    read(&root().join("src"), "", &mut files);
+    read(&root().join("tests"), "", &mut files);
+    let (_, promises) =
+        page.split_once("## Promises and their tests").expect("the page ends with its promises");
+    let rows: Vec<&str> =
+        promises.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    assert!(!rows.is_empty(), "no row of docs/security.md names a test");
+    for row in rows {
+        let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+        for name in tests.split('`').skip(1).step_by(2) {
+            let declared = format!("fn {name}(");
+            assert!(
+                files.iter().any(|(_, text)| text.contains(&declared)),
+                "no test for this promise:\n{row}"
+            );
+        }
+    }
+}
+
+#[test]
 fn kernel_and_adapters_touch_nothing() {
     hold(impurities(&tree()));
 }
@@ -334,8 +357,12 @@ fn a_system_s_own_thing_out_of_place_is_found() {
     assert_eq!(out_of_place(&Tree::of(&[("transport/windows.rs", unix)])).len(), 1);
     assert_eq!(out_of_place(&Tree::of(&[("transport/unix.rs", windows)])).len(), 1);
     assert_eq!(out_of_place(&Tree::of(&[("daemon/a.rs", "use tokio::{io, net::UnixStream};")])).len(), 1);
-    let placed =
-        [("transport/unix.rs", unix), ("sandbox/os/cgroup.rs", unix), ("sandbox/windows.rs", windows)];
+    let placed = [
+        ("a/unix.rs", unix),
+        ("a/unix_ground.rs", unix),
+        ("a/os/cgroup.rs", unix),
+        ("a/windows.rs", windows),
+    ];
     assert_eq!(out_of_place(&Tree::of(&placed)), []);
 }
 

@@ -132,16 +132,18 @@ pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 
-/// Finds one system's own things outside of its files.
+/// Finds one system's own things outside of its files: `unix.rs`, `unix_….rs` and the like, and folders `os`.
 pub(crate) fn out_of_place(tree: &Tree) -> Vec<Violation> {
-    let file = |source: &Source, names: &[&str]| {
-        let name = source.path.rsplit('/').next().unwrap_or_default();
-        names.contains(&name) || source.path.contains("/os/")
+    let elsewhere = |systems: &'static [&'static str]| {
+        tree.sources.iter().filter(move |source| {
+            let file = source.path.rsplit('/').next().unwrap_or_default();
+            let system = file.split(['.', '_']).next().unwrap_or_default();
+            !systems.contains(&system) && !source.path.contains("/os/")
+        })
     };
-    let unix = tree.sources.iter().filter(|source| !file(source, &["unix.rs", "linux.rs", "macos.rs"]));
+    let unix = elsewhere(&["unix", "linux", "macos"]);
     let mut found = named_from(unix, UNIX_ONLY, "belongs in unix.rs, linux.rs or a folder os");
-    let windows = tree.sources.iter().filter(|source| !file(source, &["windows.rs"]));
-    found.extend(named_from(windows, WINDOWS_ONLY, "belongs in windows.rs or a folder os"));
+    found.extend(named_from(elsewhere(&["windows"]), WINDOWS_ONLY, "belongs in windows.rs or a folder os"));
     found
 }
 
