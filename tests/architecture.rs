@@ -364,6 +364,13 @@ fn a_system_s_own_thing_out_of_place_is_found() {
         ("a/windows.rs", windows),
     ];
     assert_eq!(out_of_place(&Tree::of(&placed)), []);
+    let chain = [
+        ("a/keeper/mod.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
+        ("a/keeper/unix.rs", "#[cfg(target_os = \"linux\")]\nmod cgroup;"),
+        ("a/keeper/cgroup.rs", unix),
+    ];
+    assert_eq!(out_of_place(&Tree::of(&chain)), []);
+    assert_eq!(out_of_place(&Tree::of(&chain[1..])).len(), 1, "nobody says that cgroup.rs is below unix.rs");
 }
 
 fn root() -> &'static FilePath {

@@ -43,23 +43,38 @@ impl Tree {
         tree
     }
 
-    /// Gives files behind `#[path]` the module path under which they are compiled.
+    /// Gives files behind `#[path]`, and what those declare beside them, the module path of their compilation.
     fn rename(&mut self) {
-        let mut renamed = Vec::new();
-        for source in &self.sources {
-            let beside =
-                source.path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-            for (file, name) in source.renamed_modules() {
-                let mut module = source.module.clone();
-                module.push(name);
-                renamed.push((format!("{beside}{file}"), module));
+        let mut todo: Vec<usize> = (0..self.sources.len()).collect();
+        while let Some(at) = todo.pop() {
+            let source = &self.sources[at];
+            let (parent, module, moved) =
+                (source.path.clone(), source.module.clone(), source.parent.is_some());
+            let beside = parent.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            for (name, file) in source.declared_modules() {
+                let files = match file {
+                    Some(file) => vec![format!("{beside}{file}")],
+                    None if moved => vec![format!("{beside}{name}.rs"), format!("{beside}{name}/mod.rs")],
+                    None => continue,
+                };
+                let found = self.sources.iter().position(|source| files.contains(&source.path));
+                if let Some(child) = found.filter(|&child| self.sources[child].parent.is_none()) {
+                    self.sources[child].parent = Some(parent.clone());
+                    self.sources[child].module = module.iter().cloned().chain([name]).collect();
+                    todo.push(child);
+                }
             }
         }
-        for source in &mut self.sources {
-            if let Some((_, module)) = renamed.iter().find(|(path, _)| *path == source.path) {
-                source.module.clone_from(module);
-            }
-        }
+    }
+
+    /// Tells whether a file is compiled for one of `systems` alone, by its name or by that of a file above it.
+    fn belongs_to(&self, source: &Source, systems: &[&str]) -> bool {
+        let named = source.path.split('/').any(|part| {
+            let name = part.split(['.', '_']).next().unwrap_or_default();
+            name == "os" || systems.contains(&name)
+        });
+        let parent = self.sources.iter().find(|other| Some(&other.path) == source.parent.as_ref());
+        named || parent.is_some_and(|parent| self.belongs_to(parent, systems))
     }
 }
 
@@ -132,16 +147,12 @@ pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 
-/// Finds one system's own things outside of its files: `unix.rs`, `unix_….rs` and the like, and folders `os`.
+/// Finds one system's own things outside of its files: `unix.rs`, `unix_….rs`, what those declare, and folders `os`.
 pub(crate) fn out_of_place(tree: &Tree) -> Vec<Violation> {
     let elsewhere = |systems: &'static [&'static str]| {
-        tree.sources.iter().filter(move |source| {
-            let file = source.path.rsplit('/').next().unwrap_or_default();
-            let system = file.split(['.', '_']).next().unwrap_or_default();
-            !systems.contains(&system) && !source.path.contains("/os/")
-        })
+        tree.sources.iter().filter(move |source| !tree.belongs_to(source, systems))
     };
-    let unix = elsewhere(&["unix", "linux", "macos"]);
+    let unix = elsewhere(&["unix", "linux", "macos", "posix"]);
     let mut found = named_from(unix, UNIX_ONLY, "belongs in unix.rs, linux.rs or a folder os");
     found.extend(named_from(elsewhere(&["windows"]), WINDOWS_ONLY, "belongs in windows.rs or a folder os"));
     found

@@ -16,6 +16,8 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// Where its items live, below the crate's root.
     pub(crate) module: Vec<String>,
+    /// The file that declares it by `#[path]`, or that was declared so and declares it.
+    pub(crate) parent: Option<String>,
     /// What is compiled outside of tests.
     pub(crate) tokens: Vec<Token>,
 }
@@ -87,6 +89,7 @@ impl Source {
             path: path.to_owned(),
             text: text.to_owned(),
             module: module_of(path),
+            parent: None,
             tokens: without_tests(&lex(text)),
         }
     }
@@ -140,20 +143,16 @@ impl Source {
         lines_of(&self.tokens)
     }
 
-    /// Returns the `#[path = "file"] mod name;` declarations: file and name.
-    pub(crate) fn renamed_modules(&self) -> Vec<(String, String)> {
+    /// Returns the `mod name;` declarations: the name, and the file that a `#[path]` gives it.
+    pub(crate) fn declared_modules(&self) -> Vec<(String, Option<String>)> {
+        let tokens = &self.tokens;
         let mut found = Vec::new();
-        for at in 0..self.tokens.len() {
-            let is_path = mark(&self.tokens, at, "#") && word(&self.tokens, at + 2, "path");
-            let Some(file) = self.tokens.get(at + 4).filter(|token| is_path && token.kind == Kind::Text)
-            else {
-                continue;
-            };
-            let rest = &self.tokens[at + 5..];
-            let name =
-                rest.iter().position(|token| token.text == "mod").and_then(|mod_at| rest.get(mod_at + 1));
-            if let Some(name) = name {
-                found.push((file.text.clone(), name.text.clone()));
+        let mut file = None;
+        for at in 0..tokens.len() {
+            if mark(tokens, at, "#") && word(tokens, at + 2, "path") && tokens[at + 4].kind == Kind::Text {
+                file = Some(tokens[at + 4].text.clone());
+            } else if word(tokens, at, "mod") && mark(tokens, at + 2, ";") {
+                found.push((tokens[at + 1].text.clone(), file.take()));
             }
         }
         found
