@@ -34,7 +34,7 @@ pub(super) async fn pass_on(
     loop {
         tokio::select! {
             biased;
-            _ = over.wait_for(|over| *over) => break,
+            () = set(&mut over) => break,
             read = pipe.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return None,
                 Ok(length) => send(&buffer[..length]).await,
@@ -53,6 +53,11 @@ pub(super) async fn pass_on(
         }
     }
     Some(pipe)
+}
+
+/// Waits until the mark is set, or until nobody is left to set it.
+pub(super) async fn set(mark: &mut watch::Receiver<bool>) {
+    let _nobody = mark.wait_for(|set| *set).await;
 }
 
 /// Reads and forgets what background processes write after their step is over.

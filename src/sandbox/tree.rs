@@ -76,7 +76,7 @@ impl RunTree {
         self.trunk.hold(&kept);
         let end = tokio::select! {
             biased;
-            _ = stopped.wait_for(|stopped| *stopped) => {
+            () = pump::set(&mut stopped) => {
                 kept.gone_within(GRACE).await;
                 return Ok(StepEnd::Stopped);
             }
