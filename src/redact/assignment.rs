@@ -61,9 +61,9 @@ pub(super) fn key(name: &[u8]) -> Option<Key> {
     let ends_with = |word: &&str| {
         name.len().checked_sub(word.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
     };
-    if STRONG.iter().any(|word| ends_with(&word)) {
+    if STRONG.iter().any(&ends_with) {
         Some(Key::Strong)
-    } else if WEAK.iter().any(|word| ends_with(&word)) {
+    } else if WEAK.iter().any(ends_with) {
         Some(Key::Weak)
     } else {
         None

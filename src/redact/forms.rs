@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::MARKER;
+use super::{MARKER, boundary};
 
 /// Values and forms shorter than this are not looked for.
 const SHORTEST: usize = 6;
@@ -61,7 +61,7 @@ fn pieces(value: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = value;
     while rest.len() > PIECE + 4 * SHORTEST {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
+        let (piece, after) = rest.split_at(boundary(rest, PIECE));
         pieces.push(piece);
         rest = after;
     }
@@ -108,7 +108,7 @@ fn base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet
     let mut ended: String = (skipped..sextets).map(character).collect();
     forms.insert(middle);
     forms.insert(ended.clone());
-    while (ended.len() + skipped) % 4 != 0 {
+    while !(ended.len() + skipped).is_multiple_of(4) {
         ended.push('=');
     }
     forms.insert(ended);
@@ -138,6 +138,8 @@ fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
             forms.push(encode(lower, plus, all));
         }
     }
+    // Some mend an address by encoding its blanks and nothing else.
+    forms.push(value.replace(' ', "%20"));
     forms.into_iter()
 }
 

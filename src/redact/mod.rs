@@ -106,3 +106,8 @@ impl fmt::Debug for Redactor {
         f.debug_struct("Redactor").finish_non_exhaustive()
     }
 }
+
+/// Returns the last boundary between characters at or before `index`.
+fn boundary(text: &str, index: usize) -> usize {
+    (0..=index).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}

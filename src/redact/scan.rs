@@ -41,7 +41,7 @@ struct Machine {
     /// What the patterns after the forms and the marker begin.
     begins: Vec<Begin>,
     forms: usize,
-    /// How many bytes of a pattern each state has seen.
+    /// How many of the last bytes may be the beginning of a pattern that goes on, by state.
     depths: HashMap<StateID, usize>,
 }
 
@@ -56,16 +56,36 @@ impl Words {
         // Standard matching: leftmost kinds would hide overlapping occurrences from us.
         let Ok(nfa) = NFA::builder().build(&patterns) else { return Self { automaton: None } };
         let Ok(start) = nfa.start_state(Anchored::No) else { return Self { automaton: None } };
-        let mut depths = HashMap::new();
-        for pattern in &patterns {
-            let mut state = start;
-            for (seen, byte) in pattern.iter().enumerate() {
-                state = nfa.next_state(Anchored::No, state, *byte);
-                depths.insert(state, seen + 1);
-            }
-        }
+        let depths = depths(&nfa, start, &patterns);
         Self { automaton: Some(Machine { nfa, start, begins, forms, depths }) }
     }
+}
+
+/// Returns for each state how many of the last bytes may be the beginning of a pattern that goes on.
+fn depths(nfa: &NFA, start: StateID, patterns: &[&[u8]]) -> HashMap<StateID, usize> {
+    let step = |state, byte: &u8| nfa.next_state(Anchored::No, state, *byte);
+    let mut depths = HashMap::new();
+    let mut ends = Vec::new();
+    for pattern in patterns {
+        let mut state = start;
+        for (seen, byte) in pattern.iter().enumerate() {
+            if seen > 0 {
+                depths.insert(state, seen);
+            }
+            state = step(state, byte);
+        }
+        ends.push((pattern.len(), state, *pattern));
+    }
+    // The last state of a pattern which begins no other goes on with what its own end begins; shorter ones first, as
+    // longer ones build on them.
+    ends.sort_unstable_by_key(|(length, ..)| *length);
+    for (_, end, pattern) in ends {
+        if !depths.contains_key(&end) {
+            let shorter = pattern.iter().skip(1).fold(start, step);
+            depths.insert(end, depths.get(&shorter).copied().unwrap_or(0));
+        }
+    }
+    depths
 }
 
 /// The state of a pass over one text.

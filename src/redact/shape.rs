@@ -140,7 +140,7 @@ impl Begin {
             Self::Url => (end, Kind::Url(Url::default())),
             Self::Scheme { alone } => {
                 let authorized = assignment::is_authorization(before);
-                if !authorized && !(alone && at_edge(before)) {
+                if !(authorized || alone && at_edge(before)) {
                     return None;
                 }
                 let (least, undoubted) = if authorized { (6, 6) } else { (10, 20) };

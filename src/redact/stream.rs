@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    MARKER,
+    MARKER, boundary,
     scan::{LOOK_BEHIND, Region, Scan, Words},
 };
 
@@ -58,7 +58,7 @@ impl Stream {
     fn forget(&mut self, frontier: usize) {
         let unneeded = (frontier - self.base).saturating_sub(LOOK_BEHIND);
         if unneeded >= SLACK {
-            let cut = self.kept.floor_char_boundary(unneeded);
+            let cut = boundary(&self.kept, unneeded);
             self.kept.drain(..cut);
             self.base += cut;
             self.scan.rebase(self.base);

@@ -410,8 +410,10 @@ fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
     let largest = [1, 2, 3, 8, 40][dice.below(5)];
     let (mut shown, mut rest) = (String::new(), text);
     while !rest.is_empty() {
-        let length = rest.ceil_char_boundary(dice.below(largest + 1).min(rest.len()));
-        let (chunk, after) = rest.split_at(length);
+        let length = (dice.below(largest + 1)..)
+            .find(|at| *at >= rest.len() || rest.is_char_boundary(*at))
+            .expect("an end");
+        let (chunk, after) = rest.split_at(length.min(rest.len()));
         shown.push_str(&stream.push(chunk));
         rest = after;
     }
@@ -516,7 +518,7 @@ fn text_with(secrets: &[String], dice: &mut Dice) -> String {
         "Comment: (x)",
         "--password ",
         "\\n",
-        "%20",
+        "%zz",
         "xoxb-",
         "\r\n",
         "{",
@@ -528,8 +530,8 @@ fn text_with(secrets: &[String], dice: &mut Dice) -> String {
         let secret = &secrets[dice.below(secrets.len())];
         match dice.below(8) {
             0 | 1 => text.push_str(&encoded(secret, dice)),
-            2 => text.push_str(&secret[..secret.floor_char_boundary(dice.below(secret.len()))]),
-            3 => text.push_str(&secret[secret.floor_char_boundary(dice.below(secret.len()))..]),
+            2 => text.push_str(&secret[..boundary(secret, dice.below(secret.len()))]),
+            3 => text.push_str(&secret[boundary(secret, dice.below(secret.len()))..]),
             _ => text.push_str(PIECES[dice.below(PIECES.len())]),
         }
     }
