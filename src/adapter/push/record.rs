@@ -4,6 +4,7 @@
 //! journal written by a later version is not read half.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -273,7 +274,7 @@ impl<'a> Line<'_, 'a> {
 
     fn question(&self) -> Result<Question, RecordError> {
         let approval: ApprovalRequired<'_> = self.payload()?;
-        let (details, choices) = split(&approval.details).ok_or_else(|| self.fault("details"))?;
+        let (details, choices) = split(&approval.details);
         Ok(Question {
             gate: name(approval.approval_id),
             call: name(approval.call_id),
@@ -302,17 +303,16 @@ impl<'a> Line<'_, 'a> {
 }
 
 /// Takes the choices out of the particulars of a gate, where they are the last field.
-fn split(details: &RawValue) -> Option<(Json, Vec<String>)> {
-    #[derive(Deserialize)]
-    struct Choices {
-        choices: Option<Vec<String>>,
-    }
-    let Some(choices) = serde_json::from_str::<Choices>(details.get()).ok()?.choices else {
-        return Some((json(details), Vec::new()));
-    };
-    let tail = format!("\"choices\":{}}}", serde_json::to_string(&choices).ok()?);
-    let fields = details.get().strip_suffix(tail.as_str())?;
-    Some((Json::new(format!("{}}}", fields.strip_suffix(',').unwrap_or(fields))), choices))
+///
+/// Particulars without such a field stay as they are: a record is never unreadable for what a provider put into them.
+fn split(details: &RawValue) -> (Json, Vec<String>) {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(details.get()).unwrap_or_default();
+    let parts = fields.get("choices").and_then(|list| {
+        let choices: Vec<String> = serde_json::from_str(list.get()).ok()?;
+        let rest = details.get().strip_suffix('}')?.strip_suffix(list.get())?.strip_suffix("\"choices\":")?;
+        Some((Json::new(format!("{}}}", rest.strip_suffix(',').unwrap_or(rest))), choices))
+    });
+    parts.unwrap_or_else(|| (json(details), Vec::new()))
 }
 
 fn opening(started: SessionStarted<'_>) -> Opening {

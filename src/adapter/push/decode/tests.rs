@@ -441,13 +441,10 @@ fn ask(kind: &str, payload: &str) -> Ask {
 }
 
 fn of_session(kind: &str, fields: &str) -> SessionAsk {
-    match ask(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#)) {
-        Ask::Session { id, ask } => {
-            assert_eq!(id.as_str(), "s");
-            ask
-        }
-        other => panic!("asks the daemon: {other:?}"),
-    }
+    let ask = ask(kind, &format!(r#"{{"sessionId":"s"{fields}}}"#));
+    let Ask::Session { id, ask } = ask else { panic!("asks the daemon: {ask:?}") };
+    assert_eq!(id.as_str(), "s");
+    ask
 }
 
 fn request(envelope: &str, kind: &str, payload: &str) -> String {

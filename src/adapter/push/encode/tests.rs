@@ -96,6 +96,8 @@ fn choices_are_the_last_field_of_the_details() {
         (r#"{"z":1,"a":{"choices":["no"]}}"#, vec![], r#"{"z":1,"a":{"choices":["no"]}}"#),
         (r#"{"z":1,"a":2}"#, vec!["go", "\"}]"], r#"{"z":1,"a":2,"choices":["go","\"}]"]}"#),
         ("{}", vec!["go"], r#"{"choices":["go"]}"#),
+        (r#"{"choices":7}"#, vec![], r#"{"choices":7}"#),
+        (r#"{"choices":["own"],"a":1}"#, vec![], r#"{"choices":["own"],"a":1}"#),
     ] {
         let mut question = question();
         question.details = Json::new(details);
