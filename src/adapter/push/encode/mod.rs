@@ -5,14 +5,15 @@
 mod event;
 mod json;
 mod payload;
+mod row;
 #[cfg(test)]
 mod tests;
 
 pub use payload::{
-    MessagePage, MessageRow, Metrics, Payload, PendingApproval, ProviderRow, Role, SessionRow, accepted,
-    approvals, attached, detached, draining, ended, hello, messages, metrics, pong, prompted, providers,
-    queue, queued, renamed, sessions, snapshot_payload, started, steered, unqueued,
+    Payload, accepted, approvals, attached, detached, draining, ended, hello, messages, metrics, pong,
+    prompted, providers, queue, queued, renamed, sessions, snapshot_payload, started, steered, unqueued,
 };
+pub use row::{MessagePage, MessageRow, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
 
 use super::error::ErrorBody;
 use super::wire::event::Warning;
@@ -32,13 +33,13 @@ pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
 /// Adds the line of something that is shown to one client alone.
 pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
     match private {
-        Private::Event(event) => event_line(session, event, out),
+        Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
         Private::Snapshot { seq, at, snapshot } => snapshot_line(session, *seq, *at, snapshot, out),
     }
 }
 
 /// Adds the line that tells a client that its history has a hole.
-pub fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
+fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
     let detail = match gap {
         Gap::None => None,
         Gap::Lost { earliest } => {
@@ -55,7 +56,7 @@ pub fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out
 }
 
 /// Adds the line of the baseline after a gap.
-pub fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
+fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
     let head = Head { session, run: None, seq, at };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));

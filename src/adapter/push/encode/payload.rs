@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::event::{OPTIONS, approval, details};
 use super::json;
+use super::row::{MessagePage, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};
 use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
-use crate::kernel::event::Question;
-use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{GateId, Json, MessageId, RunId, SessionId};
 use crate::kernel::time::Now;
 
 /// The payload of a response: one compact JSON object.
@@ -166,43 +166,6 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
     })
 }
 
-/// Who said something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// A user.
-    User,
-    /// The assistant.
-    Assistant,
-}
-
-/// A message that was said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MessageRow {
-    /// Where it became whole.
-    pub seq: Seq,
-    /// When it became whole.
-    pub at: Now,
-    /// Who said it.
-    pub role: Role,
-    /// Its id.
-    pub message: MessageId,
-    /// In which run.
-    pub run: Option<RunId>,
-    /// What was said.
-    pub text: String,
-}
-
-/// Some messages of a session, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MessagePage {
-    /// The messages.
-    pub messages: Vec<MessageRow>,
-    /// Where the next page begins.
-    pub next_after: Seq,
-    /// Whether there is no next page.
-    pub done: bool,
-}
-
 /// Answers `get_session_messages`.
 pub fn messages(page: &MessagePage) -> Payload {
     let messages = page.messages.iter().map(|row| wire::MessageItem {
@@ -221,53 +184,6 @@ pub fn messages(page: &MessagePage) -> Payload {
         next_after_seq: page.next_after.number(),
         done: page.done,
     })
-}
-
-/// A session among others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRow {
-    /// Its id.
-    pub session: SessionId,
-    /// What it is doing.
-    pub phase: Phase,
-    /// When something last happened.
-    pub updated_at: Now,
-    /// What its client said of the repository.
-    pub repo: Option<Json>,
-    /// The directory of its tools.
-    pub cwd: String,
-    /// Who answers.
-    pub provider: String,
-    /// Which model of the provider.
-    pub model: Option<String>,
-    /// Its name for people.
-    pub name: Option<String>,
-    /// The end of the last user message.
-    pub last_message: Option<String>,
-    /// The active run.
-    pub run: Option<RunId>,
-    /// The oldest open gate.
-    pub gate: Option<GateId>,
-}
-
-impl SessionRow {
-    /// Takes from a snapshot what a list shows.
-    pub fn of(session: &SessionId, snapshot: &Snapshot) -> Self {
-        let opening = &snapshot.opening;
-        Self {
-            session: session.clone(),
-            phase: snapshot.phase,
-            updated_at: snapshot.updated_at,
-            repo: opening.repo.clone(),
-            cwd: opening.cwd.clone(),
-            provider: opening.provider.clone(),
-            model: opening.model.clone(),
-            name: snapshot.name.clone(),
-            last_message: said(&snapshot.last_message).map(str::to_owned),
-            run: snapshot.run.clone(),
-            gate: snapshot.question.as_ref().map(|question| question.gate.clone()),
-        }
-    }
 }
 
 /// Answers `list_sessions`.
@@ -289,17 +205,6 @@ pub fn sessions(rows: &[SessionRow], next_cursor: Option<&str>) -> Payload {
     Payload::of(&wire::Sessions { sessions: sessions.collect(), next_cursor })
 }
 
-/// An approval that somebody is to settle.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingApproval {
-    /// In which session.
-    pub session: SessionId,
-    /// In which run.
-    pub run: RunId,
-    /// What is asked.
-    pub question: Question,
-}
-
 /// Answers `list_approvals`.
 pub fn approvals(pending: &[PendingApproval]) -> Payload {
     let approvals = pending.iter().map(|one| wire::ApprovalItem {
@@ -318,19 +223,6 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
     Payload::of(&wire::Approvals { approvals: approvals.collect() })
 }
 
-/// Somebody who answers messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderRow {
-    /// Its name, as `start_session` takes it.
-    pub name: String,
-    /// Its models.
-    pub models: Vec<String>,
-    /// Whether it can be used.
-    pub configured: bool,
-    /// Whether it is the one that is used when none is named.
-    pub default: bool,
-}
-
 /// Answers `list_providers`.
 pub fn providers(rows: &[ProviderRow]) -> Payload {
     let providers = rows.iter().map(|row| wire::ProviderItem {
@@ -340,35 +232,6 @@ pub fn providers(rows: &[ProviderRow]) -> Payload {
         default: row.default,
     });
     Payload::of(&wire::Providers { providers: providers.collect() })
-}
-
-/// How the daemon is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Metrics {
-    /// Its process.
-    pub pid: u32,
-    /// Its version.
-    pub version: String,
-    /// For how long it has run.
-    pub uptime_seconds: u64,
-    /// Where it listens.
-    pub socket: String,
-    /// How many sessions are stored.
-    pub sessions: u64,
-    /// How many sessions are in memory.
-    pub resident_sessions: u64,
-    /// How many runs are active.
-    pub active_runs: u64,
-    /// How many clients are connected.
-    pub connections: u64,
-    /// How many events it has recorded.
-    pub events: u64,
-    /// How large its journal is.
-    pub journal_bytes: u64,
-    /// How much memory it uses.
-    pub memory_bytes: u64,
-    /// Whether it takes no new runs.
-    pub draining: bool,
 }
 
 /// Answers `get_metrics`.
