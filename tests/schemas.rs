@@ -158,6 +158,47 @@ fn broken_requests_are_not_valid_and_not_understood() {
 }
 
 #[test]
+fn the_examples_of_the_page_are_valid() {
+    let mut checked = 0;
+    for (section, names, blocks) in examples(include_str!("../docs/protocols/push.md")) {
+        for (at, block) in blocks.iter().enumerate() {
+            let name = |line: usize| names[if blocks.len() > 1 { at } else { line.min(names.len() - 1) }];
+            match (section, block.as_slice()) {
+                ("Requests", [request, response]) => {
+                    let line = format!(
+                        r#"{{"v":"push.runtime.v1","kind":"request","type":"{}","sessionId":"s","payload":{request}}}"#,
+                        name(0)
+                    );
+                    check_line(&line);
+                    let line = format!(
+                        r#"{{"v":"push.runtime.v1","kind":"response","requestId":"q","type":"{}","ok":true,"payload":{response},"error":null}}"#,
+                        name(0)
+                    );
+                    check_line(&line);
+                }
+                ("Events", lines) => {
+                    for (at, payload) in lines.iter().enumerate() {
+                        let line = |run: &str| {
+                            format!(
+                                r#"{{"v":"push.runtime.v1","kind":"event","sessionId":"s",{run}"seq":1,"ts":2,"type":"{}","payload":{payload}}}"#,
+                                name(at)
+                            )
+                        };
+                        if judge_line(&line(r#""runId":"r","#)).is_err() {
+                            check_line(&line(""));
+                        }
+                    }
+                }
+                ("Envelopes", lines) => lines.iter().for_each(|line| check_line(line)),
+                (section, lines) => assert_eq!((section, lines.len()), ("Errors", 1), "{lines:?}"),
+            }
+            checked += block.len();
+        }
+    }
+    assert!(checked > 50, "{checked} examples were found");
+}
+
+#[test]
 fn a_schema_names_no_host_and_is_called_as_its_file() {
     for (name, text) in FILES {
         let schema: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -225,6 +266,26 @@ fn a_transcript_has_whole_messages_alone() {
     assert_eq!(told[0].0, 1);
     assert_eq!(told[0].1, Role::User);
     assert_eq!(told[1..], [(5, Role::Assistant, "Hello"), (9, Role::Assistant, "Again")]);
+}
+
+/// The blocks of a page: each with its section and the names in its heading.
+fn examples(page: &str) -> Vec<(&str, Vec<&str>, Vec<Vec<&str>>)> {
+    let mut found = Vec::new();
+    for section in page.split("\n## ").skip(1) {
+        let title = section.lines().next().unwrap();
+        for part in section.split("\n### ") {
+            let names = part.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
+            let blocks: Vec<Vec<&str>> = part
+                .split("```json\n")
+                .skip(1)
+                .map(|block| block.split_once("\n```").unwrap().0.lines().collect())
+                .collect();
+            if !blocks.is_empty() {
+                found.push((title, names, blocks));
+            }
+        }
+    }
+    found
 }
 
 fn line_of(session: &SessionId, event: &Event) -> String {
