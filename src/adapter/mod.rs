@@ -1,1 +1,5 @@
-//! To be written.
+//! Protocols: lines into what is asked of the daemon, events into lines.
+//!
+//! Each adapter is pure and knows the kernel alone: no IO, no clock, no name is minted, and no adapter names another.
+
+pub mod push;
