@@ -268,8 +268,11 @@ fn a_transcript_has_whole_messages_alone() {
     assert_eq!(told[1..], [(5, Role::Assistant, "Hello"), (9, Role::Assistant, "Again")]);
 }
 
-/// The blocks of a page: each with its section and the names in its heading.
-fn examples(page: &str) -> Vec<(&str, Vec<&str>, Vec<Vec<&str>>)> {
+/// A section, the names in a heading, and the blocks below it.
+type Part<'a> = (&'a str, Vec<&'a str>, Vec<Vec<&'a str>>);
+
+/// Takes the blocks of a page: each with its section and the names in its heading.
+fn examples(page: &str) -> Vec<Part<'_>> {
     let mut found = Vec::new();
     for section in page.split("\n## ").skip(1) {
         let title = section.lines().next().unwrap();
