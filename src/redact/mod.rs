@@ -21,11 +21,13 @@ mod assignment;
 mod environment;
 mod forms;
 mod json;
+mod pem;
 mod scan;
 mod shape;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod url;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

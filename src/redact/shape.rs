@@ -5,22 +5,16 @@
 //! certain stays true when more text follows: hence no exact lengths, and redacting twice changes nothing.
 
 use super::{
-    MARKER,
     assignment::{self, Key, Style, Value},
+    pem::Pem,
     scan::Region,
+    url::Url,
 };
 
 /// The first part of a JWT is not longer than this.
 const JWT_HEADER: usize = 8 * 1024;
 /// A run that lacks a digit for this long is no token.
 const PATIENCE: usize = 256;
-/// The user and the password in a URL are not longer than this, each.
-const USER_INFO: usize = 1024;
-/// The label of a PEM block is not longer than this.
-const LABEL: usize = 64;
-/// A private key that does not end after this many bytes is none.
-const PEM_BODY: usize = 64 * 1024;
-const END: &[u8] = b"-----END ";
 
 /// What begins where a pattern of the automaton ends.
 #[derive(Clone, Copy)]
@@ -135,7 +129,7 @@ impl Begin {
             Self::Token(token) => (start, Kind::Run(Run::new(token))),
             Self::Jwt if !at_edge(before) => return None,
             Self::Jwt => (start, Kind::Jwt(Jwt { header: 0, rest: None, dots: 0 })),
-            Self::Pem => (start, Kind::Pem(Pem::Label { label: Vec::new(), dashes: 0 })),
+            Self::Pem => (start, Kind::Pem(Pem::default())),
             Self::Url if !before.last().is_some_and(u8::is_ascii_alphanumeric) => return None,
             Self::Url => (end, Kind::Url(Url::default())),
             Self::Scheme { alone } => {
@@ -292,144 +286,5 @@ impl Jwt {
                 self.dots <= 2
             }
         }
-    }
-}
-
-enum Pem {
-    Label { label: Vec<u8>, dashes: usize },
-    Body(Body),
-    End { length: usize, dashes: usize, body: Body },
-}
-
-#[derive(Clone, Copy)]
-struct Body {
-    line: Line,
-    backslash: bool,
-    /// How much of the beginning of the last line has been seen.
-    ending: usize,
-    length: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Line {
-    Fresh,
-    Word,
-    Header,
-    Other,
-}
-
-impl Pem {
-    fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
-        match self {
-            Self::Label { label, dashes } => {
-                *dashes = if byte == b'-' { *dashes + 1 } else { 0 };
-                label.push(byte);
-                if *dashes == 5 {
-                    let private = label.windows(11).any(|words| words == b"PRIVATE KEY");
-                    let body = Body { line: Line::Other, backslash: false, ending: 0, length: 0 };
-                    *self = Self::Body(body);
-                    if private {
-                        reach(cover, start, at);
-                    }
-                    return private;
-                }
-                let fits = byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ' || byte == b'-';
-                fits && label.len() <= LABEL
-            }
-            Self::Body(body) => {
-                if !body.takes(byte) {
-                    return false;
-                }
-                reach(cover, start, at);
-                if body.ending == END.len() {
-                    *self = Self::End { length: 0, dashes: 0, body: *body };
-                }
-                true
-            }
-            Self::End { length, dashes, body } => {
-                *length += 1;
-                *dashes = if byte == b'-' { *dashes + 1 } else { 0 };
-                let goes_on = body.takes(byte);
-                if goes_on {
-                    reach(cover, start, at);
-                }
-                if goes_on && (*length > LABEL || body.line == Line::Fresh) {
-                    *self = Self::Body(*body);
-                    return true;
-                }
-                goes_on && *dashes < 5
-            }
-        }
-    }
-}
-
-impl Body {
-    /// Whether `byte` can stand in an armoured key, which may be indented, quoted, commented out or JSON-escaped.
-    ///
-    /// Headers such as `Version: …` may hold anything. Code and prose soon fail, so that a text which merely mentions
-    /// the first line of a key is not swallowed.
-    fn takes(&mut self, byte: u8) -> bool {
-        self.length += 1;
-        self.ending = match byte {
-            _ if END.get(self.ending) == Some(&byte) => self.ending + 1,
-            b'-' if self.ending == 5 => 5,
-            b'-' => 1,
-            _ => 0,
-        };
-        let escaped_newline = self.backslash && (byte == b'n' || byte == b'r');
-        self.backslash = byte == b'\\';
-        self.line = match (self.line, byte) {
-            (_, b'\n' | b'\r') => Line::Fresh,
-            _ if escaped_newline => Line::Fresh,
-            (Line::Fresh, b' ' | b'\t' | b'>' | b'|' | b'#' | b'+' | b'"' | b'\'' | b'\\') => Line::Fresh,
-            (Line::Fresh | Line::Word, b'-' | b'a'..=b'z' | b'A'..=b'Z') => Line::Word,
-            (Line::Word, b':') => Line::Header,
-            (Line::Header, _) => Line::Header,
-            (Line::Fresh | Line::Word | Line::Other, _) => Line::Other,
-        };
-        let fits = byte.is_ascii_alphanumeric() || b"+/=-\\\"'>|#,:* \t\r\n".contains(&byte);
-        self.length <= PEM_BODY && (fits || self.line == Line::Header)
-    }
-}
-
-#[derive(Default)]
-struct Url {
-    user: Vec<u8>,
-    password: Option<(usize, Vec<u8>)>,
-    /// How many bytes came after the last at-sign.
-    after: Option<usize>,
-}
-
-impl Url {
-    fn feed(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
-        if byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>\\".contains(&byte) {
-            return false;
-        }
-        let Some((start, password)) = &mut self.password else {
-            if byte == b':' {
-                self.password = Some((at + 1, Vec::new()));
-                return !self.user.starts_with(b"[");
-            }
-            self.user.push(byte);
-            let ended = b"/?#@".contains(&byte) || self.user.ends_with(MARKER.as_bytes());
-            return !ended && self.user.len() <= USER_INFO;
-        };
-        if byte == b'@' && at == *start {
-            return false;
-        }
-        if byte == b'@' {
-            // An at-sign in the password should have been encoded and often is not: the last one counts.
-            *cover = Some(Region { start: *start, end: at });
-            self.after = Some(0);
-            return true;
-        }
-        if let Some(after) = &mut self.after {
-            *after += 1;
-            return !b"/?#".contains(&byte) && *after <= PATIENCE;
-        }
-        let port = password.iter().all(u8::is_ascii_digit);
-        password.push(byte);
-        let ended = port && b"/?#,;)]}|".contains(&byte);
-        !ended && !password.ends_with(MARKER.as_bytes()) && password.len() <= USER_INFO
     }
 }
