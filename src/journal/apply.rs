@@ -1,0 +1,156 @@
+//! One batch inside a transaction: what it must fit, and the rows which it becomes.
+//!
+//! It begins and ends no transaction; whoever calls it undoes what a refused batch has done.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::check::{self, Numbers};
+use super::error::{CommitError, Conflict};
+use super::record::{Batch, Block, Checkpoint, Create, Meta};
+use crate::kernel::id::{Seq, SessionId};
+
+/// Applies every part of `batch`.
+pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let key = match (&batch.create, key(connection, &batch.session)?) {
+        (None, Some(key)) => key,
+        (Some(create), None) => insert_session(connection, &batch.session, create)?,
+        (Some(_), Some(_)) => return Err(Conflict::SessionExists.into()),
+        (None, None) => return Err(Conflict::NoSuchSession.into()),
+    };
+    if let Some(block) = &batch.block {
+        append(connection, &batch.session, key, block)?;
+    }
+    if let Some(meta) = &batch.meta {
+        update(connection, &batch.session, key, meta)?;
+    }
+    if let Some(reserve) = batch.reserve {
+        let reserved = stored(reserve.number())?;
+        connection
+            .prepare_cached("UPDATE session SET reserved = ?2 WHERE key = ?1")?
+            .execute(params![key, reserved])?;
+    }
+    if let Some(checkpoint) = &batch.checkpoint {
+        keep(connection, &batch.session, key, checkpoint)?;
+    }
+    Ok(())
+}
+
+/// Finds the number under which the rows of `session` stand.
+pub(super) fn key(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT key FROM session WHERE id = ?1")?
+        .query_row([session.as_str()], |row| row.get(0))
+        .optional()
+}
+
+/// Inserts a block whose numbers are known to fit.
+pub(super) fn insert_block(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    numbers: &Numbers,
+    bytes: &[u8],
+) -> Result<(), CommitError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            key,
+            stored(numbers.first)?,
+            stored(numbers.last)?,
+            numbers.count,
+            numbers.prev,
+            numbers.checksum,
+            numbers.seal(session),
+            bytes
+        ])?;
+    Ok(())
+}
+
+/// Spells a number the way SQLite holds it.
+pub(super) fn stored(number: u64) -> Result<i64, Conflict> {
+    i64::try_from(number).map_err(|_| Conflict::TooLarge)
+}
+
+fn insert_session(connection: &Connection, session: &SessionId, create: &Create) -> Result<i64, CommitError> {
+    let opened_at = stored(create.opened_at.0)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO session (id, token_hash, opened_at, updated_at, state, summary, reserved)
+             VALUES (?1, ?2, ?3, ?3, '', '', 0)",
+        )?
+        .execute(params![session.as_str(), create.token_hash.as_slice(), opened_at])?;
+    let key = connection.last_insert_rowid();
+    if let Some((start_key, fingerprint)) = &create.start_key {
+        let added = connection
+            .prepare_cached(
+                "INSERT INTO start_key (start_key, fingerprint, session) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![start_key, fingerprint.0.to_be_bytes().as_slice(), key])?;
+        if added == 0 {
+            return Err(Conflict::StartKeyTaken.into());
+        }
+    }
+    connection.prepare_cached("UPDATE tally SET sessions = sessions + 1")?.execute([])?;
+    Ok(key)
+}
+
+fn append(connection: &Connection, session: &SessionId, key: i64, block: &Block) -> Result<(), CommitError> {
+    let (first, last) = (block.first.number(), block.last.number());
+    let room = last.checked_sub(first).map(|distance| distance.saturating_add(1));
+    let fits = first > 0
+        && block.count > 0
+        && !block.bytes.is_empty()
+        && room.is_some_and(|room| u64::from(block.count) <= room);
+    if !fits {
+        return Err(Conflict::Malformed { first: block.first }.into());
+    }
+    let tail: Option<(i64, u32)> = connection
+        .prepare_cached("SELECT last, checksum FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let prev = match tail {
+        Some((reached, _)) if stored(first)? <= reached => {
+            let last = Seq::new(u64::try_from(reached).unwrap_or(0));
+            return Err(Conflict::Overlap { first: block.first, last }.into());
+        }
+        Some((_, checksum)) => checksum,
+        None => check::genesis(session),
+    };
+    let checksum = check::chain(prev, &block.bytes);
+    let numbers = Numbers { first, last, count: block.count, prev, checksum };
+    insert_block(connection, session, key, &numbers, &block.bytes)
+}
+
+fn update(connection: &Connection, session: &SessionId, key: i64, meta: &Meta) -> Result<(), CommitError> {
+    if meta.session != *session {
+        return Err(Conflict::OtherSession.into());
+    }
+    let updated_at = stored(meta.updated_at.0)?;
+    connection
+        .prepare_cached(
+            "UPDATE session SET state = ?2, updated_at = ?3, active_run = ?4, summary = ?5 WHERE key = ?1",
+        )?
+        .execute(params![key, meta.state, updated_at, meta.active_run, meta.summary])?;
+    Ok(())
+}
+
+fn keep(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    checkpoint: &Checkpoint,
+) -> Result<(), CommitError> {
+    let seq = stored(checkpoint.seq.number())?;
+    let checksum = check::checkpoint(session, checkpoint.seq.number(), &checkpoint.bytes);
+    connection
+        .prepare_cached("REPLACE INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key, seq, checksum, checkpoint.bytes.as_ref()])?;
+    Ok(())
+}

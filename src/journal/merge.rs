@@ -1,0 +1,192 @@
+//! Joining small blocks, as a slow stream leaves them, into fewer large ones.
+//!
+//! A slice reads a bounded number of rows and makes at most one block, inside a transaction which the writer commits
+//! between two groups of batches. No byte changes and none moves past another; damaged blocks are left alone.
+
+use std::collections::VecDeque;
+
+use rusqlite::{Connection, params};
+use tokio::sync::oneshot;
+
+use super::apply;
+use super::check::Numbers;
+use super::error::{CommitError, Conflict, MergeError};
+use super::record::{Merged, Options};
+use super::row;
+use crate::kernel::id::{Seq, SessionId};
+
+/// The merges that wait for their next slice.
+pub(super) struct Merges {
+    small: usize,
+    whole: usize,
+    waiting: VecDeque<Merge>,
+}
+
+impl Merges {
+    pub(super) fn new(options: &Options) -> Self {
+        Self { small: options.small_block, whole: options.merged_block, waiting: VecDeque::new() }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        session: SessionId,
+        up_to: Seq,
+        reply: oneshot::Sender<Result<Merged, MergeError>>,
+    ) {
+        let (small, whole) = (self.small, self.whole);
+        let done = Merged::default();
+        self.waiting.push_back(Merge { session, up_to: up_to.number(), at: 0, small, whole, done, reply });
+    }
+
+    pub(super) fn next(&mut self) -> Option<Merge> {
+        self.waiting.pop_front()
+    }
+
+    /// Puts a merge behind the others.
+    pub(super) fn resume(&mut self, merge: Merge) {
+        self.waiting.push_back(merge);
+    }
+
+    pub(super) fn refuse(&mut self, error: &CommitError) {
+        for merge in self.waiting.drain(..) {
+            merge.end(Err(MergeError::Commit(error.clone())));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// One session's merge, between two slices.
+pub(super) struct Merge {
+    session: SessionId,
+    up_to: u64,
+    /// Where the next slice begins to look.
+    at: u64,
+    small: usize,
+    whole: usize,
+    done: Merged,
+    reply: oneshot::Sender<Result<Merged, MergeError>>,
+}
+
+/// What a slice knows of a block before it reads the bytes.
+struct Head {
+    first: u64,
+    last: u64,
+    size: usize,
+    /// Whether the bytes end in a line feed, so that others may follow them.
+    ends: bool,
+}
+
+impl Merge {
+    /// Looks at the next blocks and joins the first run among them; returns whether there is more to look at.
+    pub(super) fn slice(&mut self, connection: &Connection) -> Result<bool, MergeError> {
+        let Some(key) = apply::key(connection, &self.session)? else {
+            return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
+        };
+        let heads = self.heads(connection, key)?;
+        let run = self.run(&heads);
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            let Some(end) = heads.last().filter(|_| heads.len() >= ROWS) else { return Ok(false) };
+            // The last one looked at may be joined to those which follow.
+            self.at = end.first;
+            return Ok(true);
+        };
+        let size = self.join(connection, key, run)?;
+        self.at = if size < self.small { first.first } else { last.last.saturating_add(1) };
+        self.done.joined = self.done.joined.saturating_add(run.len() as u64);
+        self.done.made = self.done.made.saturating_add(1);
+        Ok(true)
+    }
+
+    /// Answers whoever asked.
+    pub(super) fn end(self, outcome: Result<(), MergeError>) {
+        let _ = self.reply.send(outcome.map(|()| self.done));
+    }
+
+    fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {
+        let mut statement = connection.prepare_cached(
+            "SELECT first, last, length(bytes), length(bytes) < ?4 AND substr(bytes, -1) = x'0a'
+             FROM block WHERE session = ?1 AND first >= ?2 AND last <= ?3 ORDER BY first LIMIT ?5",
+        )?;
+        let at = row::signed(self.at);
+        let up_to = row::signed(self.up_to);
+        let small = i64::try_from(self.small).unwrap_or(i64::MAX);
+        let rows = i64::try_from(ROWS).unwrap_or(i64::MAX);
+        let heads = statement.query_map(params![key, at, up_to, small, rows], |row| {
+            Ok(Head {
+                first: row::unsigned(row.get(0)?),
+                last: row::unsigned(row.get(1)?),
+                size: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(usize::MAX),
+                ends: row.get(3)?,
+            })
+        })?;
+        Ok(heads.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Finds the first run of at least two blocks that may become one; empty if there is none.
+    fn run<'heads>(&self, heads: &'heads [Head]) -> &'heads [Head] {
+        let (mut start, mut size) = (0, 0_usize);
+        for (index, head) in heads.iter().enumerate() {
+            let joins = index > start
+                && head.size < self.small
+                && size.saturating_add(head.size) <= self.whole
+                && heads.get(index.wrapping_sub(1)).is_some_and(|before| {
+                    before.ends && before.size < self.small && before.last.checked_add(1) == Some(head.first)
+                });
+            if joins {
+                size = size.saturating_add(head.size);
+            } else if index.saturating_sub(start) >= 2 {
+                return heads.get(start..index).unwrap_or_default();
+            } else {
+                (start, size) = (index, head.size);
+            }
+        }
+        heads.get(start..).filter(|run| run.len() >= 2).unwrap_or_default()
+    }
+
+    /// Replaces the blocks of `run` by one and returns its size.
+    fn join(&self, connection: &Connection, key: i64, run: &[Head]) -> Result<usize, MergeError> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(0) };
+        let range = params![key, row::signed(first.first), row::signed(last.first)];
+        let mut joined: Option<(Numbers, Vec<u8>)> = None;
+        let mut statement = connection.prepare_cached(
+            "SELECT first, last, count, prev, checksum, seal, bytes
+             FROM block WHERE session = ?1 AND first BETWEEN ?2 AND ?3 ORDER BY first",
+        )?;
+        let mut rows = statement.query(range)?;
+        while let Some(row) = rows.next()? {
+            let (numbers, seal) = row::numbers(row)?;
+            let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+            let prev = joined.as_ref().map_or(numbers.prev, |(before, _)| before.checksum);
+            if !numbers.prove(&self.session, seal, prev, bytes) {
+                return Err(self.damaged(numbers.first));
+            }
+            match &mut joined {
+                None => joined = Some((numbers, bytes.to_vec())),
+                Some((whole, text)) => {
+                    whole.last = numbers.last;
+                    whole.count =
+                        whole.count.checked_add(numbers.count).ok_or_else(|| self.damaged(numbers.first))?;
+                    whole.checksum = numbers.checksum;
+                    text.extend_from_slice(bytes);
+                }
+            }
+        }
+        drop(rows);
+        let Some((numbers, bytes)) = joined else { return Ok(0) };
+        connection
+            .prepare_cached("DELETE FROM block WHERE session = ?1 AND first BETWEEN ?2 AND ?3")?
+            .execute(range)?;
+        apply::insert_block(connection, &self.session, key, &numbers, &bytes).map_err(MergeError::Commit)?;
+        Ok(bytes.len())
+    }
+
+    fn damaged(&self, first: u64) -> MergeError {
+        MergeError::Damaged { session: self.session.clone(), first: Seq::new(first) }
+    }
+}
+
+/// How many blocks a slice looks at.
+const ROWS: usize = 256;

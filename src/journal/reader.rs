@@ -1,0 +1,280 @@
+//! Reading: a few connections of their own, short transactions, and no block without its proof.
+//!
+//! Reads run on the runtime's blocking threads, a bounded number at a time; no read sees half a batch.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use super::apply;
+use super::check;
+use super::error::ReadError;
+use super::record::{Block, Checkpoint, ListQuery, Meta, Options, Page, Stored};
+use super::row;
+use crate::kernel::id::{Fingerprint, Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// The connections for reading.
+pub(super) struct Readers {
+    path: PathBuf,
+    busy_timeout: Duration,
+    count: u32,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf, options: &Options) -> Self {
+        let count = options.readers.max(1);
+        let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        Self { path, busy_timeout: options.busy_timeout, count, permits, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Runs `job` on a connection, away from the threads of the runtime.
+    pub(super) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| ReadError::Closed)?;
+        let readers = Arc::clone(self);
+        let work = move || {
+            let result = readers.with_connection(job);
+            // Held until here even when nobody waits for the answer any more.
+            drop(permit);
+            result
+        };
+        match Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(work).await.unwrap_or(Err(ReadError::GivenUp)),
+            // Without a runtime there is no thread of it to be blocked.
+            Err(_) => work(),
+        }
+    }
+
+    /// Waits for the reads under way and refuses others.
+    pub(super) async fn close(&self) {
+        let all = self.permits.acquire_many(self.count).await;
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        drop(all);
+    }
+
+    fn with_connection<T>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let result = job(&connection);
+        if connection.is_autocommit() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+        result
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(self.busy_timeout)?;
+        // Blocks are copied out once and not looked at again.
+        connection.pragma_update(None, "cache_size", -512)?;
+        Ok(connection)
+    }
+}
+
+/// Reads everything that restores `session`, as of one moment.
+pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Stored>, ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let found = moment
+        .prepare_cached(&format!("SELECT {META}, key, reserved, token_hash FROM session WHERE id = ?1"))?
+        .query_row([session.as_str()], |row| {
+            let (key, reserved): (i64, i64) = (row.get(6)?, row.get(7)?);
+            Ok((meta(row)?, key, row::unsigned(reserved), row.get::<_, [u8; 32]>(8)?))
+        })
+        .optional()?;
+    let Some((meta, key, reserved, token_hash)) = found else { return Ok(None) };
+    let checkpoint = checkpoint(&moment, session, key)?;
+    let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
+    let tail = blocks(&moment, session, key, after, usize::MAX)?.blocks;
+    Ok(Some(Stored { meta, reserved: Seq::new(reserved), token_hash, checkpoint, tail }))
+}
+
+/// Reads a page of the history of `session`.
+pub(super) fn page(
+    connection: &Connection,
+    session: &SessionId,
+    after: Seq,
+    max_bytes: usize,
+) -> Result<Page, ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let Some(key) = apply::key(&moment, session)? else {
+        return Err(ReadError::NoSuchSession { session: session.clone() });
+    };
+    blocks(&moment, session, key, after, max_bytes)
+}
+
+/// Lists sessions, the newest updated first.
+pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Meta>, ReadError> {
+    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+    let (time, id) = match &query.after {
+        Some((Now(time), session)) => (row::signed(*time), session.as_str()),
+        None => (i64::MAX, ""),
+    };
+    let found: rusqlite::Result<_> = match &query.prefix {
+        None => connection
+            .prepare_cached(&format!(
+                "SELECT {META} FROM session WHERE (updated_at, id) < (?1, ?2)
+                 ORDER BY updated_at DESC, id DESC LIMIT ?3"
+            ))?
+            .query_map(params![time, id, limit], meta)?
+            .collect(),
+        Some(prefix) => {
+            let end = format!("{prefix}{}", char::MAX);
+            // The plus keeps SQLite from walking all sessions by time when the names single out a few.
+            connection
+                .prepare_cached(&format!(
+                    "SELECT {META} FROM session WHERE id >= ?4 AND id < ?5 AND (+updated_at, id) < (?1, ?2)
+                     ORDER BY +updated_at DESC, id DESC LIMIT ?3"
+                ))?
+                .query_map(params![time, id, limit, prefix, end], meta)?
+                .collect()
+        }
+    };
+    found.map_err(ReadError::Sqlite)
+}
+
+/// Names the sessions with an unfinished run.
+pub(super) fn active(connection: &Connection) -> Result<Vec<SessionId>, ReadError> {
+    connection
+        .prepare_cached("SELECT id FROM session WHERE active_run IS NOT NULL ORDER BY id")?
+        .query_map([], |row| Ok(SessionId::from(row.get::<_, String>(0)?)))?
+        .collect::<rusqlite::Result<_>>()
+        .map_err(ReadError::Sqlite)
+}
+
+/// Finds the session which was started under `key`.
+pub(super) fn started_by_key(
+    connection: &Connection,
+    key: &str,
+) -> Result<Option<(Fingerprint, SessionId)>, ReadError> {
+    connection
+        .prepare_cached(
+            "SELECT fingerprint, id FROM start_key JOIN session ON session.key = start_key.session
+             WHERE start_key = ?1",
+        )?
+        .query_row([key], |row| {
+            let fingerprint = Fingerprint(u128::from_be_bytes(row.get(0)?));
+            Ok((fingerprint, SessionId::from(row.get::<_, String>(1)?)))
+        })
+        .optional()
+        .map_err(ReadError::Sqlite)
+}
+
+fn meta(row: &Row<'_>) -> rusqlite::Result<Meta> {
+    Ok(Meta {
+        session: SessionId::from(row.get::<_, String>(0)?),
+        state: row.get(1)?,
+        updated_at: Now(row::unsigned(row.get(2)?)),
+        opened_at: Now(row::unsigned(row.get(3)?)),
+        active_run: row.get(4)?,
+        summary: row.get(5)?,
+    })
+}
+
+/// Reads the checkpoint; a damaged one counts as none, because the history says the same.
+fn checkpoint(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+) -> Result<Option<Checkpoint>, ReadError> {
+    let found = connection
+        .prepare_cached("SELECT seq, checksum, bytes FROM checkpoint WHERE session = ?1")?
+        .query_row([key], |row| {
+            let (seq, checksum): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok((row::unsigned(seq), row::short(checksum), row.get::<_, Vec<u8>>(2)?))
+        })
+        .optional()?;
+    Ok(found.and_then(|(seq, checksum, bytes)| {
+        if check::checkpoint(session, seq, &bytes) == checksum {
+            return Some(Checkpoint { seq: Seq::new(seq), bytes: bytes.into() });
+        }
+        tracing::warn!(%session, seq, "a checkpoint is damaged; the whole history is read");
+        None
+    }))
+}
+
+/// Reads whole blocks with events after `after` and proves each, beginning with its tie to the block before.
+fn blocks(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    after: Seq,
+    max_bytes: usize,
+) -> Result<Page, ReadError> {
+    let (start, mut prev) = start(connection, session, key, after)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT first, last, count, prev, checksum, seal, bytes
+         FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
+    )?;
+    let mut rows = statement.query(params![key, start])?;
+    let mut page = Page { blocks: Vec::new(), more: false };
+    let mut size = 0_usize;
+    while let Some(row) = rows.next()? {
+        let (numbers, seal) = row::numbers(row)?;
+        let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+        size = size.saturating_add(bytes.len());
+        if size > max_bytes && !page.blocks.is_empty() {
+            page.more = true;
+            break;
+        }
+        if !numbers.prove(session, seal, prev, bytes) {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        }
+        prev = numbers.checksum;
+        page.blocks.push(Block {
+            first: Seq::new(numbers.first),
+            last: Seq::new(numbers.last),
+            count: numbers.count,
+            bytes: Bytes::copy_from_slice(bytes),
+        });
+    }
+    Ok(page)
+}
+
+/// Finds where to begin so as to read what follows `after`, and the chain up to there.
+fn start(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    after: Seq,
+) -> Result<(i64, u32), ReadError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT first, last, count, prev, checksum, seal
+         FROM block WHERE session = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 2",
+    )?;
+    let mut rows = statement.query(params![key, row::signed(after.number())])?;
+    let mut begin = None;
+    while let Some(row) = rows.next()? {
+        let (numbers, seal) = row::numbers(row)?;
+        // A wrong number here would pass over events without a word.
+        if numbers.seal(session) != seal {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        }
+        match begin {
+            None if numbers.last > after.number() => begin = Some(numbers.first),
+            None => return Ok((row::signed(after.next().number()), numbers.checksum)),
+            Some(first) => return Ok((row::signed(first), numbers.checksum)),
+        }
+    }
+    Ok((row::signed(begin.unwrap_or(0)), check::genesis(session)))
+}
+
+/// The columns which [`meta`] reads.
+const META: &str = "id, state, updated_at, opened_at, active_run, summary";

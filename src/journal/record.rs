@@ -1,0 +1,232 @@
+//! What goes into the journal and what comes out of it: plain values, no behaviour.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::kernel::id::{Fingerprint, Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// The bounds of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How long a transaction waits for a writer outside this process.
+    pub busy_timeout: Duration,
+    /// How many bytes one commit gathers before it takes no further batch.
+    pub group_bytes: usize,
+    /// How long something written may stay unsynced.
+    pub sync_within: Duration,
+    /// How many pages of 4 KiB wait in the log before they are moved into the database.
+    pub checkpoint_pages: u32,
+    /// How many reads run at once.
+    pub readers: u32,
+    /// The size from which a block is too large to be merged into another.
+    pub small_block: usize,
+    /// How large a merged block may become.
+    pub merged_block: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            busy_timeout: Duration::from_secs(2),
+            group_bytes: 4 * 1024 * 1024,
+            sync_within: Duration::from_millis(50),
+            checkpoint_pages: 2_000,
+            readers: 4,
+            small_block: 16 * 1024,
+            merged_block: 64 * 1024,
+        }
+    }
+}
+
+/// When a batch counts as kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// It survives the end of this process.
+    Written,
+    /// It survives the loss of power, and so does everything committed before it.
+    Synced,
+}
+
+/// What changes in one session, all of it or nothing.
+///
+/// A batch without any change that asks for [`Durability::Synced`] is a barrier.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// The session that changes.
+    pub session: SessionId,
+    /// Set in the first batch of a session.
+    pub create: Option<Create>,
+    /// The highest number that may be given out; stored as it is, also when it is lower than before.
+    pub reserve: Option<Seq>,
+    /// The events, which begin after the last stored one.
+    pub block: Option<Block>,
+    /// What lists say about the session from then on.
+    pub meta: Option<Meta>,
+    /// The state to restore from; it replaces the one before it.
+    pub checkpoint: Option<Checkpoint>,
+    /// When the answer may come.
+    pub durability: Durability,
+}
+
+impl Batch {
+    /// Begins a batch which changes nothing yet and asks to be written.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            create: None,
+            reserve: None,
+            block: None,
+            meta: None,
+            checkpoint: None,
+            durability: Durability::Written,
+        }
+    }
+
+    /// Returns whether the batch changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.create.is_none()
+            && self.reserve.is_none()
+            && self.block.is_none()
+            && self.meta.is_none()
+            && self.checkpoint.is_none()
+    }
+
+    /// Returns about how many bytes the batch adds to a commit.
+    pub(super) fn weight(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.len());
+        let meta = self.meta.as_ref().map_or(0, |meta| meta.summary.len());
+        let checkpoint = self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes.len());
+        block.saturating_add(meta).saturating_add(checkpoint).saturating_add(256)
+    }
+}
+
+/// What a session begins with.
+#[derive(Clone)]
+pub struct Create {
+    /// The digest of the token that attaches to it.
+    pub token_hash: [u8; 32],
+    /// The idempotency key under which it was started, and what tells two such starts apart.
+    pub start_key: Option<(String, Fingerprint)>,
+    /// When it was opened.
+    pub opened_at: Now,
+}
+
+impl fmt::Debug for Create {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Create").field("opened_at", &self.opened_at).finish_non_exhaustive()
+    }
+}
+
+/// A run of consecutive events, as bytes which the journal does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The position of the first event.
+    pub first: Seq,
+    /// The position of the last event.
+    pub last: Seq,
+    /// How many events there are.
+    pub count: u32,
+    /// The events; a block that may be merged ends in a line feed.
+    pub bytes: Bytes,
+}
+
+/// What lists say about a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The session.
+    pub session: SessionId,
+    /// The word for its state.
+    pub state: String,
+    /// When something happened to it last.
+    pub updated_at: Now,
+    /// When it was opened; fixed by its creation and not changed by a batch.
+    pub opened_at: Now,
+    /// The run that is not finished.
+    pub active_run: Option<String>,
+    /// A text for lists, made by the caller.
+    pub summary: String,
+}
+
+/// The state of a session at one position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The last event which it contains.
+    pub seq: Seq,
+    /// The state.
+    pub bytes: Bytes,
+}
+
+/// Everything that restores a session.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// What lists say about it.
+    pub meta: Meta,
+    /// The highest number that may have been given out.
+    pub reserved: Seq,
+    /// The digest of the token that attaches to it.
+    pub token_hash: [u8; 32],
+    /// The last checkpoint; absent also when it was found damaged, the tail is the whole history then.
+    pub checkpoint: Option<Checkpoint>,
+    /// The blocks with events after the checkpoint; the first may begin with events up to it.
+    pub tail: Vec<Block>,
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stored")
+            .field("meta", &self.meta)
+            .field("reserved", &self.reserved)
+            .field("checkpoint", &self.checkpoint.as_ref().map(|checkpoint| checkpoint.seq))
+            .field("tail", &self.tail.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A part of a session's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The blocks, in order.
+    pub blocks: Vec<Block>,
+    /// Whether further blocks followed when the page was read.
+    pub more: bool,
+}
+
+/// Which sessions a list shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListQuery {
+    /// At most how many.
+    pub limit: usize,
+    /// The last entry of the page before: its time and its name.
+    pub after: Option<(Now, SessionId)>,
+    /// What the names begin with.
+    pub prefix: Option<String>,
+}
+
+/// What a merge did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Merged {
+    /// How many blocks were joined.
+    pub joined: u64,
+    /// How many blocks they became.
+    pub made: u64,
+}
+
+/// The figures of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// How many sessions are stored.
+    pub sessions: u64,
+    /// How many events this journal has written since it was opened.
+    pub events: u64,
+    /// How many transactions it has committed.
+    pub commits: u64,
+    /// How many times it has synced the log on request or because it was time.
+    pub syncs: u64,
+    /// The size of the database and of its log.
+    pub bytes: u64,
+    /// Whether a sync has failed, so that nothing is taken any more.
+    pub failed: bool,
+}

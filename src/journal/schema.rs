@@ -1,0 +1,132 @@
+//! The tables, and how an older database becomes one of today.
+//!
+//! `user_version` is a thousand times the major number plus the minor one. A newer minor schema only adds what this
+//! program may ignore, so it is opened; a newer major one is refused before anything is written.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::error::OpenError;
+use super::record::Options;
+
+/// Opens the database for the writer and brings it to the newest schema.
+pub(super) fn open(path: &Path, options: &Options) -> Result<Connection, OpenError> {
+    let failed = OpenError::sqlite(path);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(&failed)?;
+    connection.busy_timeout(options.busy_timeout).map_err(&failed)?;
+    // Closing the last connection moves the log into the database: not before it is known to be ours.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
+    let found = number(&connection, "user_version").map_err(&failed)?;
+    let owner = number(&connection, "application_id").map_err(&failed)?;
+    let tables = number(&connection, "schema_version").map_err(&failed)?;
+    let fresh = tables == 0 && found == 0 && owner == 0;
+    if !fresh && owner != OWNER {
+        return Err(OpenError::Foreign { path: path.to_path_buf() });
+    }
+    if found / MAJOR > NEWEST / MAJOR {
+        return Err(OpenError::Newer { path: path.to_path_buf(), found, known: NEWEST });
+    }
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(&failed)?;
+    // Creation and migration are rare and must not be lost: SQLite syncs each of their steps.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(&failed)?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(&failed)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(OpenError::NoLog { path: path.to_path_buf() });
+    }
+    migrate(&mut connection).map_err(&failed)?;
+    tune(&connection).map_err(&failed)?;
+    Ok(connection)
+}
+
+/// Returns how many sessions are stored, from a row that is kept up to date.
+pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<u64> {
+    let count: i64 = connection.query_row("SELECT sessions FROM tally", [], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    for (version, statements) in MIGRATIONS {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if number(&transaction, "user_version")? < *version {
+            transaction.execute_batch(statements)?;
+            transaction.pragma_update(None, "application_id", OWNER)?;
+            transaction.pragma_update(None, "user_version", version)?;
+        }
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+fn tune(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The writer asks for checkpoints itself; the log keeps its length, as a sync is cheaper when the file does not grow.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -4096)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+/// Says whose database it is: `push` in ASCII.
+const OWNER: i64 = 0x7075_7368;
+/// What a major number counts in `user_version`.
+const MAJOR: i64 = 1000;
+/// The schema which this program writes.
+const NEWEST: i64 = 1000;
+/// How long the log may stay after its content has been moved into the database.
+const LOG_LIMIT: i64 = 16 * 1024 * 1024;
+
+/// Every step from an empty database, in order; a released step never changes.
+const MIGRATIONS: &[(i64, &str)] = &[(
+    1000,
+    "CREATE TABLE session (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        token_hash BLOB NOT NULL,
+        opened_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        active_run TEXT,
+        summary TEXT NOT NULL,
+        reserved INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX session_by_update ON session (updated_at, id);
+    CREATE INDEX session_active ON session (id) WHERE active_run IS NOT NULL;
+    CREATE TABLE start_key (
+        start_key TEXT PRIMARY KEY,
+        fingerprint BLOB NOT NULL,
+        session INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE block (
+        session INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        prev INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        seal INTEGER NOT NULL,
+        bytes BLOB NOT NULL,
+        UNIQUE (session, first)
+    ) STRICT;
+    CREATE TABLE checkpoint (
+        session INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        bytes BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE tally (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        sessions INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO tally VALUES (1, 0);",
+)];

@@ -1,0 +1,132 @@
+//! The journal against real files: what was answered is there, and what is damaged is not served.
+
+mod commit;
+mod merge;
+mod open;
+mod read;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::kernel::time::Now;
+
+/// A journal in a directory of its own.
+struct Place {
+    dir: TempDir,
+    journal: Journal,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    fn with(options: Options) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = Journal::open(dir.path(), options).expect("a journal");
+        Self { dir, journal }
+    }
+
+    /// A journal whose log is synced by `sync`.
+    fn with_sync(options: Options, sync: impl FnMut() -> io::Result<()> + Send + 'static) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (database, log) = (dir.path().join(DATABASE), dir.path().join(LOG));
+        let connection = schema::open(&database, &options).expect("a database");
+        let journal = Journal::start(database, log, connection, options, Box::new(sync)).expect("a journal");
+        Self { dir, journal }
+    }
+
+    /// Closes the journal and opens it again.
+    async fn reopened(self) -> Self {
+        let Self { dir, journal } = self;
+        journal.close().await.expect("closes");
+        let journal = Journal::open(dir.path(), Options::default()).expect("opens again");
+        Self { dir, journal }
+    }
+
+    /// Opens the database beside the journal.
+    fn beside(&self) -> Connection {
+        Connection::open(self.dir.path().join(DATABASE)).expect("a connection")
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
+        self.journal.commit(batch).await.expect("an answer")
+    }
+
+    /// Creates session `name` and appends one block for each range.
+    async fn history(&self, name: &str, ranges: &[(u64, u64)]) {
+        self.commit(created(name)).await.expect("created");
+        for (first, last) in ranges {
+            self.commit(appending(name, *first, *last)).await.expect("appended");
+        }
+    }
+
+    /// Reads the whole history in pages of `max_bytes`.
+    async fn text(&self, name: &str, max_bytes: usize) -> Vec<u8> {
+        let (mut text, mut after) = (Vec::new(), Seq::ZERO);
+        loop {
+            let page = self.journal.page(name.into(), after, max_bytes).await.expect("a page");
+            for block in &page.blocks {
+                assert!(block.first > after, "a page begins where the last one ended");
+                after = block.last;
+                text.extend_from_slice(&block.bytes);
+            }
+            if !page.more {
+                return text;
+            }
+        }
+    }
+}
+
+fn created(name: &str) -> Batch {
+    let create = Create { token_hash: [7; 32], start_key: None, opened_at: Now(1) };
+    Batch { create: Some(create), meta: Some(meta(name, 1)), ..Batch::new(name.into()) }
+}
+
+fn appending(name: &str, first: u64, last: u64) -> Batch {
+    Batch { block: Some(block(first, last)), ..Batch::new(name.into()) }
+}
+
+fn synced(batch: Batch) -> Batch {
+    Batch { durability: Durability::Synced, ..batch }
+}
+
+fn block(first: u64, last: u64) -> Block {
+    let count = u32::try_from(last - first + 1).expect("a small block");
+    Block { first: Seq::new(first), last: Seq::new(last), count, bytes: Bytes::from(lines(first, last)) }
+}
+
+fn lines(first: u64, last: u64) -> String {
+    (first..=last).map(|seq| format!("{{\"seq\":{seq},\"text\":\"event {seq}\"}}\n")).collect()
+}
+
+fn meta(name: &str, updated_at: u64) -> Meta {
+    Meta {
+        session: name.into(),
+        state: "idle".into(),
+        updated_at: Now(updated_at),
+        opened_at: Now(1),
+        active_run: None,
+        summary: format!("{{\"title\":\"{name}\"}}"),
+    }
+}
+
+/// Waits until `done` holds.
+async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for name in [DATABASE, LOG] {
+        std::fs::copy(from.join(name), to.join(name)).expect("a copy");
+    }
+}

@@ -1,0 +1,132 @@
+//! Opening: what was there, what must not be touched, and what a crash leaves.
+
+use super::*;
+
+#[tokio::test]
+async fn a_restart_sees_everything_committed() {
+    let place = Place::new();
+    place.history("s1", &[(1, 3), (4, 4)]).await;
+    place.history("s2", &[(1, 1)]).await;
+    let place = place.reopened().await;
+    assert_eq!(place.journal.stats().sessions, 2);
+    assert_eq!(place.journal.stats().events, 0, "the figure is that of this journal");
+    assert_eq!(place.text("s1", 1).await, lines(1, 4).into_bytes());
+    assert_eq!(place.text("s2", 1).await, lines(1, 1).into_bytes());
+    place.commit(synced(appending("s1", 5, 5))).await.expect("the history goes on");
+}
+
+#[tokio::test]
+async fn a_copy_of_the_files_of_an_open_journal_holds_what_was_answered() {
+    let place = Place::with(Options { checkpoint_pages: 20, ..Options::default() });
+    place.history("s1", &[]).await;
+    for seq in 1..=100 {
+        place.commit(appending("s1", seq, seq)).await.expect("written");
+        if seq % 10 == 7 {
+            // Nothing is in flight, as after a kill: what was answered is in the files.
+            let other = tempfile::tempdir().expect("a directory");
+            copy(place.dir.path(), other.path());
+            let journal = Journal::open(other.path(), Options::default()).expect("opens");
+            let copied = Place { dir: other, journal };
+            assert_eq!(copied.text("s1", 100).await, lines(1, seq).into_bytes(), "after {seq}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_merge_cut_short_leaves_the_same_bytes() {
+    let place = Place::with(Options { merged_block: 500, ..Options::default() });
+    let ranges: Vec<_> = (1..=500).map(|seq| (seq, seq)).collect();
+    place.history("s1", &ranges).await;
+    let mut merging = place.journal.merge("s1".into(), Seq::new(500));
+    // The lock stops the merge between two slices, wherever it is.
+    let lock = place.beside();
+    lock.busy_timeout(Duration::from_secs(20)).expect("patience");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let other = tempfile::tempdir().expect("a directory");
+    copy(place.dir.path(), other.path());
+    lock.execute_batch("COMMIT").expect("the lock is given back");
+    let journal = Journal::open(other.path(), Options::default()).expect("opens");
+    let copied = Place { dir: other, journal };
+    assert_eq!(copied.text("s1", 1 << 20).await, lines(1, 500).into_bytes());
+    let merged = match merging.try_recv() {
+        Ok(merged) => merged,
+        Err(_) => merging.await.expect("an answer"),
+    };
+    assert!(merged.expect("merged").made > 1);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_untouched() {
+    let Place { dir, journal } = Place::new();
+    journal.close().await.expect("closes");
+    let path = dir.path().join(DATABASE);
+    let writer = Connection::open(&path).expect("a connection");
+    writer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 2000").expect("a newer one");
+    let crashed = tempfile::tempdir().expect("a directory");
+    copy(dir.path(), crashed.path());
+    let read = |name: &str| std::fs::read(crashed.path().join(name)).expect("a file");
+    let before = (read(DATABASE), read(LOG));
+    assert!(!before.1.is_empty(), "the newer number stands in the log alone");
+    let refused = Journal::open(crashed.path(), Options::default());
+    assert!(matches!(refused, Err(OpenError::Newer { found: 2000, known: 1000, .. })), "{refused:?}");
+    assert_eq!((read(DATABASE), read(LOG)), before);
+    writer.execute_batch("PRAGMA user_version = 1001").expect("a newer minor one");
+    drop(writer);
+    let journal = Journal::open(dir.path(), Options::default()).expect("a newer minor schema is opened");
+    journal.close().await.expect("closes");
+    let reader = Connection::open(&path).expect("a connection");
+    let version: i64 = reader.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a number");
+    assert_eq!(version, 1001, "it keeps its number");
+}
+
+#[test]
+fn what_is_not_a_journal_is_refused_and_left_untouched() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(DATABASE);
+    std::fs::write(&path, "this is a letter, not a database, and long enough to be told from one".repeat(9))
+        .expect("a file");
+    let before = std::fs::read(&path).expect("a file");
+    let refused = Journal::open(dir.path(), Options::default());
+    assert!(matches!(refused, Err(OpenError::Unreadable { .. })), "{refused:?}");
+    assert_eq!(std::fs::read(&path).expect("a file"), before);
+    std::fs::remove_file(&path).expect("removed");
+    let foreign = Connection::open(&path).expect("a connection");
+    foreign.execute_batch("CREATE TABLE letters (text)").expect("a table");
+    drop(foreign);
+    let refused = Journal::open(dir.path(), Options::default());
+    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    let nowhere = Journal::open(&dir.path().join("missing"), Options::default());
+    assert!(matches!(nowhere, Err(OpenError::Io { .. })), "{nowhere:?}");
+    std::fs::remove_file(&path).expect("removed");
+    std::fs::create_dir(&path).expect("a directory in its place");
+    let refused = Journal::open(dir.path(), Options::default());
+    assert!(matches!(refused, Err(OpenError::Io { .. })), "{refused:?}");
+}
+
+#[test]
+fn an_empty_file_becomes_a_journal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join(DATABASE), "").expect("a file");
+    Journal::open(dir.path(), Options::default()).expect("a creation cut short is taken up");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_files_belong_to_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.history("s1", &[(1, 1)]).await;
+    let mode = |name: &str| {
+        std::fs::metadata(place.dir.path().join(name)).expect("a file").permissions().mode() & 0o777
+    };
+    for name in [DATABASE, LOG, "pushd.db-shm"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    let path = place.dir.path().join(DATABASE);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("opened to others");
+    let Place { dir, journal } = place;
+    journal.close().await.expect("closes");
+    let _journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    let mode = std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
