@@ -2,4 +2,5 @@
 //!
 //! Configuration reads and names; it creates nothing and opens nothing.
 
+pub mod limits;
 pub mod paths;

@@ -1,1 +1,29 @@
-//! To be written.
+//! The daemon: sessions as lanes, connections, and the life of the whole.
+//!
+//! The rooms: [`hub`] holds the lanes, [`lane`] runs a session, [`feed`] shows its events, [`server`] is what
+//! connections see, [`connection`] reads and `writing` writes one, [`requests`] and `reading` do what is asked,
+//! `checkpoint` writes a state down, [`life`] starts and ends everything.
+
+mod checkpoint;
+pub mod clock;
+mod connection;
+mod feed;
+pub mod hub;
+pub mod lane;
+pub mod life;
+pub mod mint;
+pub mod outbox;
+mod reading;
+mod requests;
+pub mod server;
+pub mod world;
+mod writing;
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+
+pub use life::{Config, RunError, Signal, run};

@@ -32,6 +32,11 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<(), Commit
             .prepare_cached("UPDATE session SET reserved = ?2 WHERE key = ?1")?
             .execute(params![key, reserved])?;
     }
+    if let Some(hash) = &batch.token_hash {
+        connection
+            .prepare_cached("UPDATE session SET token_hash = ?2 WHERE key = ?1")?
+            .execute(params![key, hash.as_slice()])?;
+    }
     if let Some(checkpoint) = &batch.checkpoint {
         keep(connection, &batch.session, key, checkpoint)?;
     }

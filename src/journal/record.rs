@@ -59,6 +59,8 @@ pub struct Batch {
     pub session: SessionId,
     /// Set in the first batch of a session.
     pub create: Option<Create>,
+    /// The digest of another token that attaches to it, in place of the one before.
+    pub token_hash: Option<[u8; 32]>,
     /// The highest number that may be given out; stored as it is, also when it is lower than before.
     pub reserve: Option<Seq>,
     /// The events, which begin after the last stored one.
@@ -77,6 +79,7 @@ impl Batch {
         Self {
             session,
             create: None,
+            token_hash: None,
             reserve: None,
             block: None,
             meta: None,
@@ -88,6 +91,7 @@ impl Batch {
     /// Returns whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.create.is_none()
+            && self.token_hash.is_none()
             && self.reserve.is_none()
             && self.block.is_none()
             && self.meta.is_none()

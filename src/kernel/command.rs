@@ -82,6 +82,8 @@ pub enum Command {
     Detach,
     /// Tell what a client needs to draw the session.
     Describe,
+    /// Tell which gates are open.
+    ListGates,
     /// Give the session another name.
     Rename {
         /// The new name.
@@ -111,6 +113,7 @@ impl Command {
             | Self::ListQueue
             | Self::Attach { .. }
             | Self::Describe
+            | Self::ListGates
             | Self::Rename { .. }
             | Self::End => Urgency::Ordinary,
             Self::Steer(_) | Self::Decide(_) | Self::Cancel { .. } | Self::Detach => Urgency::Control,
@@ -201,6 +204,13 @@ pub enum Answer {
     Detached,
     /// What a client needs to draw the session.
     Described(Box<Snapshot>),
+    /// The open gates, the first to expire in front.
+    Gates {
+        /// The run that waits for them.
+        run: Option<RunId>,
+        /// What they ask.
+        questions: Vec<Question>,
+    },
     /// The name is taken.
     Renamed,
     /// No more messages.

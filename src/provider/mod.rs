@@ -1,1 +1,26 @@
-//! To be written.
+//! Who answers a message.
+//!
+//! A provider is asked for one turn at a time and told journaled facts alone, so that it can be asked again after a
+//! restart. It reports what it says and which tools it wants used, and does nothing itself.
+
+pub mod playbook;
+mod reports;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::kernel::effect::Turn;
+
+pub use reports::{Gone, Mint, Question, Reported, Reports};
+
+/// A turn under way; it ends early, and quietly, when nobody listens any more.
+pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
+
+/// Somebody who answers messages.
+pub trait Provider: Send + Sync {
+    /// Returns the name under which sessions choose it.
+    fn name(&self) -> &'static str;
+
+    /// Takes one turn of a run.
+    fn turn(&self, turn: Turn, reports: Reports) -> Turning;
+}

@@ -75,6 +75,18 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     })
 }
 
+/// Returns the position of an event from its line, without reading the rest.
+///
+/// Before it there are only ids of this program's own making, in which nothing is escaped.
+pub fn seq_of(line: &[u8]) -> Option<Seq> {
+    let mark = b"\"seq\":";
+    let at = memchr::memmem::find(line, mark)? + mark.len();
+    let digits = line[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    let number =
+        digits.fold(0_u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+    Some(Seq::new(number))
+}
+
 /// Gathers what was said from the events of a session, fed in order.
 ///
 /// A text of the assistant is a message once it is whole; what a run leaves unfinished is dropped with the run.

@@ -35,6 +35,7 @@ impl Session {
                 Ok(Answer::Detached)
             }
             Command::Describe => Ok(Answer::Described(Box::new(self.snapshot()))),
+            Command::ListGates => Ok(self.gates()),
             Command::Rename { name } => self.rename(caller, name, now, fx),
             Command::End => self.end(caller, now, fx),
         };
@@ -152,6 +153,12 @@ impl Session {
             text: queued.message.text.clone(),
         });
         Answer::Queue(waiting.collect())
+    }
+
+    fn gates(&self) -> Answer {
+        let mut questions: Vec<_> = self.state.gates.values().map(|gate| gate.question.clone()).collect();
+        questions.sort_by_key(|question| question.expires);
+        Answer::Gates { run: self.state.run.as_ref().map(|run| run.id.clone()), questions }
     }
 
     /// Attaches a speaker that does not listen yet; it gets the events after `seen`.

@@ -121,6 +121,14 @@ impl Session {
         fx.into_list()
     }
 
+    /// Gives back the numbers that were reserved and not issued, and returns the last one in use.
+    ///
+    /// For a session that leaves memory in good order: the next life goes on without a hole.
+    pub const fn release(&mut self) -> Seq {
+        self.reserved = self.issued;
+        self.issued
+    }
+
     /// Returns when the session wants to be woken, if ever.
     pub fn next_deadline(&self) -> Option<Now> {
         let run = self.state.run.as_ref()?;

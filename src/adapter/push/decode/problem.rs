@@ -38,6 +38,20 @@ pub enum Problem {
     /// The line is no object of the right shape.
     #[error("the line is not a request envelope")]
     NotAnEnvelope,
+    /// The line is longer than this daemon reads.
+    #[error("the line is {bytes} bytes long, and at most {limit} are read")]
+    TooLong {
+        /// How long it was.
+        bytes: u64,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The line is no JSON object that may pass.
+    #[error("the line cannot be read: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The version is another.
     #[error("v: must be \"push.runtime.v1\"")]
     Version,
@@ -68,6 +82,8 @@ impl Problem {
     pub const fn code(&self) -> Code {
         match self {
             Self::NotAnEnvelope => Code::InvalidRequest,
+            Self::TooLong { .. } => Code::InvalidRequest,
+            Self::Unreadable { .. } => Code::InvalidRequest,
             Self::Version => Code::UnsupportedProtocolVersion,
             Self::UnknownType { .. } => Code::UnsupportedRequestType,
             Self::Field { .. } => Code::InvalidRequest,

@@ -11,7 +11,8 @@ mod tests;
 
 pub use payload::{
     Payload, accepted, approvals, attached, detached, draining, ended, hello, messages, metrics, pong,
-    prompted, providers, queue, queued, renamed, sessions, snapshot_payload, started, steered, unqueued,
+    prompted, providers, queue, queued, renamed, session_item, sessions, snapshot_payload, started, steered,
+    unqueued,
 };
 pub use row::{MessagePage, MessageRow, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
 
@@ -19,7 +20,7 @@ use super::error::ErrorBody;
 use super::wire::event::Warning;
 use super::wire::response::ProtocolError;
 use super::wire::text;
-use crate::kernel::command::{Gap, Private, Snapshot};
+use crate::kernel::command::{Gap, Phase, Private, Snapshot};
 use crate::kernel::event::Event;
 use crate::kernel::id::{RunId, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -28,6 +29,18 @@ use crate::kernel::time::Now;
 pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
     let head = Head { session, run: event.run.as_ref(), seq: event.seq, at: event.at };
     event::write(&head, &event.kind, out);
+}
+
+/// Returns the word for what a session is doing.
+pub fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "idle",
+        Phase::Running => "running",
+        Phase::Waiting => "awaiting_approval",
+        Phase::Completed => "completed",
+        Phase::Failed => "failed",
+        Phase::Cancelled => "cancelled",
+    }
 }
 
 /// Adds the line of something that is shown to one client alone.

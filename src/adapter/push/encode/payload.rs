@@ -186,10 +186,10 @@ pub fn messages(page: &MessagePage) -> Payload {
     })
 }
 
-/// Answers `list_sessions`.
-pub fn sessions(rows: &[SessionRow], next_cursor: Option<&str>) -> Payload {
+/// Writes a session as lists show it.
+pub fn session_item(row: &SessionRow) -> Json {
     let nothing = Json::new("{}");
-    let sessions = rows.iter().map(|row| wire::SessionItem {
+    let item = Payload::of(&wire::SessionItem {
         session_id: row.session.as_str(),
         state: row.phase.into(),
         updated_at: row.updated_at.0,
@@ -202,7 +202,12 @@ pub fn sessions(rows: &[SessionRow], next_cursor: Option<&str>) -> Payload {
         active_run_id: row.run.as_ref().map(RunId::as_str),
         pending_approval_id: row.gate.as_ref().map(GateId::as_str),
     });
-    Payload::of(&wire::Sessions { sessions: sessions.collect(), next_cursor })
+    Json::new(item.0)
+}
+
+/// Answers `list_sessions` with what [`session_item`] wrote.
+pub fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
+    Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
 }
 
 /// Answers `list_approvals`.

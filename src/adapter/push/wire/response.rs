@@ -114,7 +114,7 @@ payloads! {
 
     /// `list_sessions`
     struct Sessions<'a> {
-        sessions: Vec<SessionItem<'a>>,
+        sessions: Vec<Raw<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     }

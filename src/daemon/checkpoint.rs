@@ -1,0 +1,308 @@
+//! A session's state, written down.
+//!
+//! What the state holds of events is written as the lines of those events, so that one lossless codec serves the
+//! journal and its checkpoints. A checkpoint that cannot be read is no loss: the whole history makes the same state.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::adapter::push::encode;
+use crate::adapter::push::record::{self, RecordError};
+use crate::kernel::command::Openness;
+use crate::kernel::event::{Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport};
+use crate::kernel::gate::Gate;
+use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
+use crate::kernel::ledger::{Entry, Ledger, Scope};
+use crate::kernel::state::{Call, Run, Stage, State, Stopping};
+use crate::kernel::time::Now;
+
+/// The form that is written; another one is not read.
+const VERSION: u32 = 1;
+
+/// Why a checkpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckpointError {
+    /// It is not of this form.
+    #[error("it is not a checkpoint: {0}")]
+    Form(#[from] serde_json::Error),
+    /// One of its lines is no event.
+    #[error("one of its events cannot be read: {0}")]
+    Record(#[from] RecordError),
+    /// It was written by another version.
+    #[error("it is of version {0}")]
+    Version(u32),
+    /// One of its lines is an event of another kind.
+    #[error("an event of it stands in the wrong place")]
+    Misplaced,
+}
+
+/// Writes a state down.
+pub(super) fn encode(state: &State) -> Vec<u8> {
+    // Plain data of ours: there is nothing in it that could not be written.
+    serde_json::to_vec(&Written::of(state)).unwrap_or_default()
+}
+
+/// Reads a state.
+pub(super) fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
+    let written: Written = serde_json::from_slice(bytes)?;
+    if written.version != VERSION {
+        return Err(CheckpointError::Version(written.version));
+    }
+    written.state()
+}
+
+type Line = Box<RawValue>;
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    opening: Option<Line>,
+    name: Option<String>,
+    opened_at: u64,
+    updated_at: u64,
+    last_seq: u64,
+    run: Option<WrittenRun>,
+    gates: Vec<(Line, BTreeMap<String, bool>)>,
+    settled_gates: Vec<String>,
+    queue: Vec<Line>,
+    ledger: Vec<WrittenEntry>,
+    last_text: String,
+    last_message: String,
+    last_run: Option<(String, Line)>,
+    ended: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenRun {
+    id: String,
+    message: Line,
+    deadline: Option<u64>,
+    steers: Vec<(u32, Line)>,
+    begun: u32,
+    done: u32,
+    speaking: bool,
+    calls: Vec<(Line, bool)>,
+    last: Option<Line>,
+    checks: Line,
+    stopping: Option<Line>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenEntry {
+    steer: bool,
+    key: String,
+    fingerprint: String,
+    run: String,
+}
+
+impl Written {
+    fn of(state: &State) -> Self {
+        let gates = state.gates.values().filter_map(|gate| {
+            let votes = gate.votes.iter().map(|(by, vote)| (by.clone(), *vote == Decision::Approve));
+            Some((line(EventKind::GateOpened(Box::new(gate.question.clone())))?, votes.collect()))
+        });
+        let ledger = state.ledger.entries().map(|((scope, key), entry)| WrittenEntry {
+            steer: *scope == Scope::Steer,
+            key: key.as_str().to_owned(),
+            fingerprint: format!("{:032x}", entry.fingerprint.0),
+            run: entry.run.as_str().to_owned(),
+        });
+        let last_run = state.last_run.as_ref().and_then(|(run, outcome, exit_code)| {
+            let report = RunReport { outcome: *outcome, exit_code: *exit_code, ..empty_report() };
+            Some((run.as_str().to_owned(), line(EventKind::RunEnded(Box::new(report)))?))
+        });
+        let queue =
+            state.queue.iter().filter_map(|queued| line(EventKind::MessageQueued(Box::new(queued.clone()))));
+        Self {
+            version: VERSION,
+            opening: state
+                .opening
+                .clone()
+                .and_then(|opening| line(EventKind::SessionOpened(Box::new(opening)))),
+            name: state.name.clone(),
+            opened_at: state.opened_at.0,
+            updated_at: state.updated_at.0,
+            last_seq: state.last_seq.number(),
+            run: state.run.as_ref().and_then(WrittenRun::of),
+            gates: gates.collect(),
+            settled_gates: state.settled_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
+            queue: queue.collect(),
+            ledger: ledger.collect(),
+            last_text: state.last_text.clone(),
+            last_message: state.last_message.clone(),
+            last_run,
+            ended: state.open == Openness::Ended,
+        }
+    }
+
+    fn state(self) -> Result<State, CheckpointError> {
+        let opening = self.opening.map(|line| opening(&line)).transpose()?;
+        let gates = self.gates.into_iter().map(|(line, votes)| {
+            let question = question(&line)?;
+            let vote = |approves| if approves { Decision::Approve } else { Decision::Deny };
+            let votes = votes.into_iter().map(|(by, approves)| (by, vote(approves))).collect();
+            Ok((question.gate.clone(), Gate { question, votes }))
+        });
+        let queue = self.queue.iter().map(|line| match event(line)? {
+            EventKind::MessageQueued(queued) => Ok(*queued),
+            _ => Err(CheckpointError::Misplaced),
+        });
+        let ledger = self.ledger.into_iter().map(|entry| {
+            let scope = if entry.steer { Scope::Steer } else { Scope::Prompt };
+            let number =
+                u128::from_str_radix(&entry.fingerprint, 16).map_err(|_| CheckpointError::Misplaced)?;
+            let run = RunId::from(entry.run);
+            Ok(((scope, MessageId::from(entry.key)), Entry { fingerprint: Fingerprint(number), run }))
+        });
+        let ledger: Vec<_> = ledger.collect::<Result<_, CheckpointError>>()?;
+        let last_run = self.last_run.map(|(run, line)| {
+            report(&line).map(|report| (RunId::from(run), report.outcome, report.exit_code))
+        });
+        Ok(State {
+            opening,
+            name: self.name,
+            opened_at: Now(self.opened_at),
+            updated_at: Now(self.updated_at),
+            last_seq: Seq::new(self.last_seq),
+            run: self.run.map(WrittenRun::run).transpose()?,
+            gates: gates.collect::<Result<_, CheckpointError>>()?,
+            settled_gates: self.settled_gates.into_iter().map(GateId::from).collect(),
+            queue: queue.collect::<Result<VecDeque<_>, CheckpointError>>()?,
+            ledger: Ledger::from_entries(ledger),
+            last_text: self.last_text,
+            last_message: self.last_message,
+            last_run: last_run.transpose()?,
+            open: if self.ended { Openness::Ended } else { Openness::Open },
+        })
+    }
+}
+
+impl WrittenRun {
+    fn of(run: &Run) -> Option<Self> {
+        let steers = run
+            .steers
+            .iter()
+            .filter_map(|(at, steering)| Some((*at, line(EventKind::Steered(Box::new(steering.clone())))?)));
+        let calls = run.calls.values().filter_map(|call| {
+            let started = call.stage == Stage::Started;
+            Some((line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
+        });
+        let message = Message {
+            message: run.message.clone(),
+            text: run.text.clone(),
+            criteria: run.criteria.clone(),
+            time_limit: None,
+            fingerprint: Fingerprint(0),
+            by: String::new(),
+        };
+        let asked = u32::try_from(run.criteria.len()).unwrap_or(u32::MAX);
+        let checks = RunReport { checks: run.checks.clone(), checks_asked: asked, ..empty_report() };
+        let stopping = run.stopping.clone().map(|Stopping { outcome, reason, by }| EventKind::Stopping {
+            outcome,
+            reason,
+            by,
+        });
+        Some(Self {
+            id: run.id.as_str().to_owned(),
+            message: line(EventKind::RunStarted(Box::new(message)))?,
+            deadline: run.deadline.map(|at| at.0),
+            steers: steers.collect(),
+            begun: run.begun,
+            done: run.done,
+            speaking: run.speaking,
+            calls: calls.collect(),
+            last: run.last.clone().and_then(|last| line(EventKind::CallSettled(Box::new(last)))),
+            checks: line(EventKind::RunEnded(Box::new(checks)))?,
+            stopping: stopping.and_then(line),
+        })
+    }
+
+    fn run(self) -> Result<Run, CheckpointError> {
+        let EventKind::RunStarted(message) = event(&self.message)? else {
+            return Err(CheckpointError::Misplaced);
+        };
+        let steers = self.steers.into_iter().map(|(at, line)| match event(&line)? {
+            EventKind::Steered(steering) => Ok((at, *steering)),
+            _ => Err(CheckpointError::Misplaced),
+        });
+        let calls = self.calls.into_iter().map(|(line, started)| match event(&line)? {
+            EventKind::CallIntended(intention) => {
+                let stage = if started { Stage::Started } else { Stage::Intended };
+                Ok((intention.call.clone(), Call { intention: *intention, stage }))
+            }
+            _ => Err(CheckpointError::Misplaced),
+        });
+        let last = self.last.map(|line| match event(&line)? {
+            EventKind::CallSettled(settlement) => Ok(*settlement),
+            _ => Err(CheckpointError::Misplaced),
+        });
+        let stopping = self.stopping.map(|line| match event(&line)? {
+            EventKind::Stopping { outcome, reason, by } => Ok(Stopping { outcome, reason, by }),
+            _ => Err(CheckpointError::Misplaced),
+        });
+        Ok(Run {
+            id: RunId::from(self.id),
+            message: message.message,
+            text: message.text,
+            criteria: message.criteria,
+            deadline: self.deadline.map(Now),
+            steers: steers.collect::<Result<_, CheckpointError>>()?,
+            begun: self.begun,
+            done: self.done,
+            speaking: self.speaking,
+            calls: calls.collect::<Result<_, CheckpointError>>()?,
+            last: last.transpose()?,
+            checks: report(&self.checks)?.checks,
+            stopping: stopping.transpose()?,
+        })
+    }
+}
+
+/// Writes what belongs to an event as that event's line.
+fn line(kind: EventKind) -> Option<Line> {
+    let nobody = SessionId::from("");
+    // A line names a run where its kind does, so one stands here as well.
+    let event = Event { seq: Seq::ZERO, at: Now::default(), run: Some(RunId::from("")), kind };
+    let mut bytes = Vec::new();
+    encode::event_line(&nobody, &event, &mut bytes);
+    let text = String::from_utf8(bytes).ok()?;
+    RawValue::from_string(text.trim_end().to_owned()).ok()
+}
+
+fn event(line: &RawValue) -> Result<EventKind, CheckpointError> {
+    Ok(record::decode_event(line.get().as_bytes())?.kind)
+}
+
+fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
+    match event(line)? {
+        EventKind::SessionOpened(opening) => Ok(*opening),
+        _ => Err(CheckpointError::Misplaced),
+    }
+}
+
+fn question(line: &RawValue) -> Result<Question, CheckpointError> {
+    match event(line)? {
+        EventKind::GateOpened(question) => Ok(*question),
+        _ => Err(CheckpointError::Misplaced),
+    }
+}
+
+fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
+    match event(line)? {
+        EventKind::RunEnded(report) => Ok(*report),
+        _ => Err(CheckpointError::Misplaced),
+    }
+}
+
+const fn empty_report() -> RunReport {
+    RunReport {
+        outcome: Outcome::Success,
+        reason: None,
+        summary: String::new(),
+        checks: Vec::new(),
+        checks_asked: 0,
+        exit_code: 0,
+    }
+}

@@ -1,0 +1,127 @@
+//! What a session shows: a ring of encoded blocks that every listener reads at its own place.
+//!
+//! A block is encoded once and its bytes are shared. Nothing is queued for anybody: a listener that is slow falls out
+//! of the ring and reads the journal, and the lane never notices. The lock is held to copy a few pointers, never while
+//! anything is written or awaited.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::outbox::Outbox;
+use crate::adapter::push::record;
+use crate::kernel::id::{ParticipantId, Seq, SessionId};
+use crate::kernel::ring::{Ring, Span, Tail};
+
+/// A run of events as the lines that listeners get.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// The position of its first event.
+    pub first: Seq,
+    /// The position of its last event.
+    pub last: Seq,
+    /// Its lines.
+    pub lines: Bytes,
+}
+
+impl Block {
+    /// Returns the lines after `seen` and up to `until`.
+    pub fn between(&self, seen: Seq, until: Seq) -> Bytes {
+        let start = if seen < self.first { 0 } else { offset_after(&self.lines, seen) };
+        let end = if until >= self.last { self.lines.len() } else { offset_after(&self.lines, until) };
+        self.lines.slice(start.min(end)..end)
+    }
+}
+
+impl Span for Block {
+    fn first(&self) -> Seq {
+        self.first
+    }
+
+    fn last(&self) -> Seq {
+        self.last
+    }
+
+    fn weight(&self) -> usize {
+        // What stands around the bytes counts too, so that a stream of tiny blocks is bounded as well.
+        self.lines.len() + 128
+    }
+}
+
+/// The shared end of a session's events.
+#[derive(Debug)]
+pub struct Feed {
+    session: SessionId,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ring: Ring<Block>,
+    listeners: Vec<Arc<Outbox>>,
+}
+
+impl Feed {
+    /// Makes a feed for the events after `newest`.
+    pub fn new(session: SessionId, newest: Seq, ring_bytes: usize) -> Self {
+        let ring = Ring::new(newest, ring_bytes);
+        Self { session, inner: Mutex::new(Inner { ring, listeners: Vec::new() }) }
+    }
+
+    /// Returns the session whose events these are.
+    pub const fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Shows a block to all listeners.
+    pub fn show(&self, block: Block) {
+        let listeners = {
+            let mut inner = self.lock();
+            inner.ring.push(block);
+            inner.listeners.clone()
+        };
+        for listener in listeners {
+            listener.wake();
+        }
+    }
+
+    /// Returns what follows `seen`, at most about `limit` bytes.
+    pub fn after(&self, seen: Seq, limit: usize) -> Tail<Block> {
+        self.lock().ring.after(seen, limit)
+    }
+
+    /// Returns the newest position that was shown.
+    pub fn newest(&self) -> Seq {
+        self.lock().ring.newest()
+    }
+
+    /// Wakes a listener from now on whenever something is shown.
+    pub fn add(&self, listener: &Arc<Outbox>) {
+        let mut inner = self.lock();
+        if !inner.listeners.iter().any(|known| known.id() == listener.id()) {
+            inner.listeners.push(Arc::clone(listener));
+        }
+    }
+
+    /// Wakes a listener no longer.
+    pub fn remove(&self, listener: ParticipantId) {
+        self.lock().listeners.retain(|known| known.id() != listener);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns where the first line after `seen` begins.
+fn offset_after(lines: &[u8], seen: Seq) -> usize {
+    let mut start = 0;
+    while let Some(length) = memchr::memchr(b'\n', &lines[start..]) {
+        let end = start + length + 1;
+        if record::seq_of(&lines[start..end]).is_some_and(|seq| seq > seen) {
+            return start;
+        }
+        start = end;
+    }
+    lines.len()
+}

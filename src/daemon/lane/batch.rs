@@ -1,0 +1,219 @@
+//! What gathers for the next commit: the lines to keep, and what may happen once they are kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Lane, Respond};
+use crate::adapter::push::encode;
+use crate::daemon::checkpoint as codec;
+use crate::daemon::feed::Block;
+use crate::daemon::outbox::Outbox;
+use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
+use crate::kernel::command::{Private, Reply, Snapshot};
+use crate::kernel::effect::{Effect, Ticket};
+use crate::kernel::event::{Event, EventKind};
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::state::State;
+
+/// What happens once a commit is through: first the answers, then the events are shown, then the rest.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    pub(super) answers: Vec<Answered>,
+    pub(super) doing: Vec<Effect>,
+}
+
+/// Something for one connection.
+#[derive(Debug)]
+pub(super) enum Answered {
+    Reply(Respond, Reply),
+    Private(Arc<Outbox>, Private),
+    Subscribe(Arc<Outbox>, Seq),
+    Unsubscribe(Arc<Outbox>),
+}
+
+/// The next batch, as it grows.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    lines: Vec<u8>,
+    first: Seq,
+    last: Seq,
+    count: u32,
+    reserve: Option<Seq>,
+    checkpoint: Option<Checkpoint>,
+    /// Whether it must be on disk before anything follows from it.
+    synced: bool,
+    /// Whether it changes what lists say.
+    telling: bool,
+    expected: BTreeMap<Ticket, Respond>,
+    after: After,
+}
+
+impl Gathering {
+    pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {
+        self.expected.insert(ticket, respond);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+            && self.reserve.is_none()
+            && self.after.answers.is_empty()
+            && self.after.doing.is_empty()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(super) const fn is_telling(&self) -> bool {
+        self.telling
+    }
+
+    pub(super) fn into_after(self) -> After {
+        self.after
+    }
+
+    pub(super) fn into_batch(
+        self,
+        session: &SessionId,
+        create: Option<Create>,
+        meta: Option<Meta>,
+    ) -> (Batch, Option<Block>, After) {
+        let lines = Bytes::from(self.lines);
+        let (first, last, count) = (self.first, self.last, self.count);
+        let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
+        let shown = (count > 0).then_some(Block { first, last, lines });
+        let mut batch = Batch::new(session.clone());
+        batch.create = create;
+        batch.reserve = self.reserve;
+        batch.block = kept;
+        batch.meta = meta;
+        batch.checkpoint = self.checkpoint;
+        if self.synced {
+            batch.durability = Durability::Synced;
+        }
+        (batch, shown, self.after)
+    }
+
+    fn keep(&mut self, session: &SessionId, event: &Event) {
+        if self.count == 0 {
+            self.first = event.seq;
+        }
+        self.last = event.seq;
+        self.count += 1;
+        self.synced |= must_be_synced(&event.kind);
+        self.telling |= tells(&event.kind);
+        encode::event_line(session, event, &mut self.lines);
+    }
+}
+
+impl Lane {
+    /// Sorts effects by when they are due; what is due at once is done here.
+    pub(super) fn gather(&mut self, effects: Vec<Effect>, outbox: Option<&Arc<Outbox>>) {
+        let changes = effects.iter().any(|effect| matches!(effect, Effect::Persist(_)));
+        for effect in effects {
+            let gathering = &mut self.gathering;
+            match effect {
+                Effect::Stop(run) => self.work.stop(run),
+                Effect::Reserve(end) => {
+                    gathering.reserve = Some(end);
+                    gathering.synced = true;
+                }
+                Effect::Persist(event) => {
+                    gathering.keep(&self.id, &event);
+                    if let EventKind::RunEnded(report) = &event.kind {
+                        tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
+                        self.memory.prune(self.session.state());
+                    }
+                }
+                Effect::Checkpoint(_) => gathering.checkpoint = Some(checkpoint(self.session.state())),
+                Effect::Reply(ticket, reply) => {
+                    gathering.synced |= changes;
+                    if let Some(respond) = gathering.expected.remove(&ticket) {
+                        gathering.after.answers.push(Answered::Reply(respond, reply));
+                    }
+                }
+                Effect::ShowTo(_, private) => {
+                    gathering
+                        .after
+                        .answers
+                        .extend(outbox.map(|to| Answered::Private(Arc::clone(to), private)));
+                }
+                Effect::Subscribe { who: _, after } => {
+                    gathering
+                        .after
+                        .answers
+                        .extend(outbox.map(|to| Answered::Subscribe(Arc::clone(to), after)));
+                }
+                Effect::Unsubscribe(_) => {
+                    gathering.after.answers.extend(outbox.map(|to| Answered::Unsubscribe(Arc::clone(to))));
+                }
+                // The whole block is shown when it is kept, behind all answers of its batch.
+                Effect::Show(_) => {}
+                Effect::Execute { .. } => {
+                    gathering.synced = true;
+                    gathering.after.doing.push(effect);
+                }
+                Effect::Turn(_) | Effect::Check { .. } => gathering.after.doing.push(effect),
+            }
+        }
+    }
+}
+
+pub(super) fn checkpoint(state: &State) -> Checkpoint {
+    Checkpoint { seq: state.last_seq, bytes: Bytes::from(codec::encode(state)) }
+}
+
+pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
+    let row = encode::SessionRow::of(session, snapshot);
+    Meta {
+        session: session.clone(),
+        state: encode::phase_word(snapshot.phase).to_owned(),
+        updated_at: snapshot.updated_at,
+        opened_at: snapshot.opened_at,
+        active_run: snapshot.run.as_ref().map(|run| run.as_str().to_owned()),
+        summary: encode::session_item(&row).as_str().to_owned(),
+    }
+}
+
+/// An approval takes effect, a tool is started and a run is over only when that is on disk.
+const fn must_be_synced(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::SessionOpened(_)
+            | EventKind::GateSettled(_)
+            | EventKind::CallStarted { .. }
+            | EventKind::CallSettled(_)
+            | EventKind::RunEnded(_)
+    )
+}
+
+/// Whether lists of sessions say something else afterwards.
+const fn tells(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::SayingDone { .. }
+        | EventKind::CallIntended(_)
+        | EventKind::CallSettled(_)
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::GateSettled(_)
+        | EventKind::Stopping { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::RunEnded(_) => true,
+        EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. } => false,
+    }
+}

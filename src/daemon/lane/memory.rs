@@ -1,0 +1,178 @@
+//! What a session needs and must not keep: the user's environment, and texts as they were before redaction.
+//!
+//! It lives as long as the lane. After a restart the environment comes again with the next client; a text that held a
+//! secret does not, and a run that needs it says so instead of running something else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::adapter::push::decode::Environment;
+use crate::kernel::command::{Command, Prompt};
+use crate::kernel::effect::{Report, Turn};
+use crate::kernel::event::{Criterion, Intention, Opening};
+use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
+use crate::kernel::state::State;
+use crate::redact::{self, Redactor};
+
+/// What is known in this life alone.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    environment: Option<Arc<Environment>>,
+    redactor: Redactor,
+    /// By the run that a message begins: its name is fresh, so that no other message can take its place.
+    messages: BTreeMap<RunId, Raw>,
+    /// By what was said.
+    steers: BTreeMap<Fingerprint, String>,
+    args: BTreeMap<CallId, String>,
+}
+
+#[derive(Debug)]
+struct Raw {
+    text: String,
+    checks: Vec<String>,
+}
+
+/// A text that can be used, or the news that it cannot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whole<T> {
+    /// As it was sent.
+    Known(T),
+    /// It held a secret, and a restart has forgotten it.
+    Forgotten,
+}
+
+impl Memory {
+    /// Takes the environment that a client brought, and the secrets in it.
+    pub(super) fn learn(&mut self, environment: Environment) {
+        let variables = environment.variables();
+        self.redactor =
+            Redactor::from_environment(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        self.environment = Some(Arc::new(environment));
+    }
+
+    pub(super) fn environment(&self) -> Option<Arc<Environment>> {
+        self.environment.clone()
+    }
+
+    pub(super) const fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Makes everything in a command safe to keep, and remembers what it was.
+    pub(super) fn make_safe(&mut self, command: Command) -> Command {
+        match command {
+            Command::Open(opening) => Command::Open(Box::new(self.safe_opening(*opening))),
+            Command::Prompt(prompt) => Command::Prompt(Box::new(self.safe_prompt(*prompt))),
+            Command::Queue(prompt) => Command::Queue(Box::new(self.safe_prompt(*prompt))),
+            Command::Steer(mut steer) => {
+                let text = self.safe(&steer.text);
+                let raw = std::mem::replace(&mut steer.text, text);
+                if redact::holds_marker(&steer.text) {
+                    self.steers.insert(steer.fingerprint, raw);
+                }
+                Command::Steer(steer)
+            }
+            Command::Decide(mut vote) => {
+                vote.comment = vote.comment.map(|comment| self.safe(&comment));
+                Command::Decide(vote)
+            }
+            Command::Cancel { run, reason } => Command::Cancel { run, reason: self.safe(&reason) },
+            Command::Rename { name } => Command::Rename { name: self.safe(&name) },
+            Command::Unqueue { .. }
+            | Command::ListQueue
+            | Command::Attach { .. }
+            | Command::Detach
+            | Command::Describe
+            | Command::ListGates
+            | Command::End => command,
+        }
+    }
+
+    /// Remembers the arguments of a call as they are to be used.
+    pub(super) fn keep_args(&mut self, report: &Report, raw: Option<String>) {
+        if let (Report::Call(request), Some(raw)) = (report, raw) {
+            self.args.insert(request.intention.call.clone(), raw);
+        }
+    }
+
+    /// Forgets what belongs to no message that was taken, or to a run that is over.
+    pub(super) fn prune(&mut self, state: &State) {
+        let active = state.run.as_ref();
+        if active.is_none() {
+            self.args.clear();
+        }
+        self.messages.retain(|run, _| {
+            active.is_some_and(|active| active.id == *run)
+                || state.queue.iter().any(|queued| queued.run == *run)
+        });
+        self.steers.retain(|said, _| {
+            active
+                .is_some_and(|active| active.steers.iter().any(|(_, steering)| steering.fingerprint == *said))
+        });
+    }
+
+    /// Returns a turn with its texts as they were sent.
+    pub(super) fn whole_turn(&self, mut turn: Turn) -> Whole<Turn> {
+        let Whole::Known(text) = whole(self.messages.get(&turn.run).map(|raw| &raw.text), &turn.text) else {
+            return Whole::Forgotten;
+        };
+        turn.text = text;
+        for (_, steering) in &mut turn.steers {
+            let Whole::Known(text) = whole(self.steers.get(&steering.fingerprint), &steering.text) else {
+                return Whole::Forgotten;
+            };
+            steering.text = text;
+        }
+        Whole::Known(turn)
+    }
+
+    /// Returns the command of an acceptance check as it was sent.
+    pub(super) fn whole_check(&self, state: &State, index: u32, criterion: &Criterion) -> Whole<String> {
+        let run = state.run.as_ref().map(|run| &run.id);
+        let raw = run.and_then(|run| self.messages.get(run)?.checks.get(index as usize));
+        whole(raw, &criterion.check)
+    }
+
+    /// Returns the arguments of a call as they are to be used.
+    pub(super) fn whole_args(&self, intention: &Intention) -> Whole<String> {
+        whole(self.args.get(&intention.call), intention.args.as_str())
+    }
+
+    fn safe(&self, text: &str) -> String {
+        self.redactor.text(text).into_owned()
+    }
+
+    fn safe_prompt(&mut self, mut prompt: Prompt) -> Prompt {
+        let text = self.safe(&prompt.text);
+        let raw_checks: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.check.clone()).collect();
+        for criterion in &mut prompt.criteria {
+            criterion.check = self.safe(&criterion.check);
+            criterion.id = self.safe(&criterion.id);
+            criterion.description = criterion.description.take().map(|description| self.safe(&description));
+        }
+        let hidden = prompt.criteria.iter().any(|criterion| redact::holds_marker(&criterion.check));
+        let raw_text = std::mem::replace(&mut prompt.text, text);
+        if hidden || redact::holds_marker(&prompt.text) {
+            self.messages.insert(prompt.run.clone(), Raw { text: raw_text, checks: raw_checks });
+        }
+        prompt
+    }
+
+    fn safe_opening(&self, opening: Opening) -> Opening {
+        let json = |json: Option<Json>| json.map(|json| Json::new(self.redactor.json(json.as_str())));
+        Opening {
+            repo: json(opening.repo),
+            metadata: json(opening.metadata),
+            name: opening.name.map(|name| self.safe(&name)),
+            ..opening
+        }
+    }
+}
+
+fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
+    match raw {
+        Some(raw) => Whole::Known(raw.clone()),
+        None if redact::holds_marker(kept) => Whole::Forgotten,
+        None => Whole::Known(kept.to_owned()),
+    }
+}

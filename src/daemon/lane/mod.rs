@@ -1,0 +1,401 @@
+//! A lane: the one task that owns a session, takes inputs in order and performs effects in order.
+//!
+//! At most one batch is in flight to the journal; the lane goes on applying meanwhile, and answers and events follow in
+//! the order of the commits. Control comes before commands and commands before what providers and tools report. The
+//! lane never waits for anybody who may be waiting for it.
+
+mod batch;
+mod execute;
+mod input;
+mod memory;
+mod working;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use tracing::{debug, error, info};
+
+use super::feed::{Block, Feed};
+use super::hub::Hub;
+use super::mint;
+use super::outbox::{Out, Outbox};
+use super::world::World;
+use crate::adapter::push::encode;
+use crate::journal::{Batch, CommitError, Create, Durability, Meta};
+use crate::kernel::command::{Command, Phase};
+use crate::kernel::effect::{Effect, Ticket};
+use crate::kernel::id::SessionId;
+use crate::kernel::session::{Input, Session};
+use crate::provider::Reported;
+use batch::{After, Answered, Gathering};
+use memory::Memory;
+use working::Work;
+
+pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
+
+/// How a lane begins.
+#[derive(Debug)]
+pub enum Beginning {
+    /// A new session, with what the journal is to know of it.
+    New(Create),
+    /// A session that was stored.
+    Restored {
+        /// What is kept of the token that attaches to it.
+        token_hash: [u8; 32],
+    },
+}
+
+/// Why a lane ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing happened for a while.
+    Parked,
+    /// The daemon stops.
+    Closed,
+    /// The journal did not take what happened; the session begins again from what it holds.
+    Broken,
+}
+
+/// The task of one session.
+pub struct Lane {
+    id: SessionId,
+    session: Session,
+    world: Arc<World>,
+    feed: Arc<Feed>,
+    control: mpsc::Receiver<LaneInput>,
+    commands: mpsc::Receiver<LaneInput>,
+    reports: mpsc::Receiver<Reported>,
+    handle: LaneHandle,
+    /// What must not be journaled and is needed all the same.
+    memory: Memory,
+    /// What the active run has under way.
+    work: Work,
+    gathering: Gathering,
+    in_flight: Option<InFlight>,
+    tickets: u64,
+    create: Option<Create>,
+}
+
+struct InFlight {
+    done: oneshot::Receiver<Result<(), CommitError>>,
+    after: After,
+    block: Option<Block>,
+}
+
+impl Lane {
+    /// Makes the lane of a session.
+    pub fn new(id: SessionId, session: Session, beginning: Beginning, world: Arc<World>) -> Self {
+        let limits = world.limits;
+        let (control, control_inbox) = mpsc::channel(limits.inbox);
+        let (commands, commands_inbox) = mpsc::channel(limits.inbox);
+        let (reports, reports_inbox) = mpsc::channel(limits.reports);
+        let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
+        let (create, token) = match beginning {
+            Beginning::New(create) => (Some(create.clone()), create.token_hash),
+            Beginning::Restored { token_hash } => (None, token_hash),
+        };
+        let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
+        let work = Work::new(id.clone(), Arc::clone(&world), reports);
+        Self {
+            id,
+            session,
+            world,
+            feed,
+            control: control_inbox,
+            commands: commands_inbox,
+            reports: reports_inbox,
+            handle,
+            memory: Memory::default(),
+            work,
+            gathering: Gathering::default(),
+            in_flight: None,
+            tickets: 0,
+            create,
+        }
+    }
+
+    /// Returns the way to this lane.
+    pub fn handle(&self) -> LaneHandle {
+        self.handle.clone()
+    }
+
+    /// Runs until the session is parked, the daemon stops, or the journal fails.
+    pub async fn run(mut self, hub: Arc<Hub>) -> Ended {
+        if self.create.is_none() {
+            self.recover();
+        }
+        let ended = loop {
+            self.submit();
+            match self.next().await {
+                Next::Input(input) => {
+                    self.take(input);
+                    self.take_waiting();
+                }
+                Next::Reported(reported) => {
+                    self.report(reported);
+                    self.take_waiting();
+                }
+                Next::Deadline => self.apply(Input::Deadline, None),
+                Next::Committed(Ok(())) => self.committed(),
+                Next::Committed(Err(trouble)) => {
+                    self.fail(&trouble);
+                    break Ended::Broken;
+                }
+                Next::Quiet => {
+                    if self.park(&hub).await {
+                        break Ended::Parked;
+                    }
+                }
+                Next::Close => break self.close().await,
+            }
+        };
+        self.work.end().await;
+        info!(session = %self.id, ?ended, "lane ended");
+        ended
+    }
+
+    async fn next(&mut self) -> Next {
+        let idle = self.session.is_idle() && self.in_flight.is_none() && self.gathering.is_empty();
+        let committed = async {
+            match &mut self.in_flight {
+                Some(in_flight) => match (&mut in_flight.done).await {
+                    Ok(result) => result,
+                    Err(_) => Err(CommitError::Closed),
+                },
+                None => std::future::pending().await,
+            }
+        };
+        let quiet = async {
+            if idle {
+                tokio::time::sleep(self.world.limits.park_after).await
+            } else {
+                std::future::pending().await
+            }
+        };
+        let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
+        tokio::select! {
+            biased;
+            result = committed => Next::Committed(result),
+            () = self.world.closing.wait() => Next::Close,
+            input = self.control.recv() => input.map_or(Next::Close, Next::Input),
+            () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
+            input = self.commands.recv(), if roomy => input.map_or(Next::Close, Next::Input),
+            Some(reported) = self.reports.recv(), if roomy => Next::Reported(reported),
+            () = quiet => Next::Quiet,
+        }
+    }
+
+    /// Applies what has arrived meanwhile, so that one write serves all of it.
+    fn take_waiting(&mut self) {
+        while self.gathering.bytes() < self.world.limits.batch_bytes {
+            if let Ok(input) = self.control.try_recv() {
+                self.take(input);
+            } else if let Ok(input) = self.commands.try_recv() {
+                self.take(input);
+            } else if let Ok(reported) = self.reports.try_recv() {
+                self.report(reported);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn take(&mut self, input: LaneInput) {
+        match input {
+            LaneInput::Asked(asked) => self.asked(*asked),
+            LaneInput::Gone(who) => {
+                self.feed.remove(who);
+                self.apply(Input::Gone(who), None);
+            }
+        }
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        let Asked { caller, command, respond, outbox, environment } = asked;
+        if let Some(environment) = environment {
+            self.memory.learn(environment);
+        }
+        let command = self.memory.make_safe(command);
+        debug!(session = %self.id, command = command_name(&command), "command");
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.gathering.expect(ticket, respond);
+        self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
+        self.memory.prune(self.session.state());
+    }
+
+    fn report(&mut self, reported: Reported) {
+        let Reported { run, report, raw_args } = reported;
+        self.memory.keep_args(&report, raw_args);
+        self.apply(Input::Report { run, report }, None);
+    }
+
+    fn recover(&mut self) {
+        let gates = (0..self.session.unknown_calls()).map(|_| mint::gate()).collect();
+        self.apply(Input::Recovered { gates }, None);
+    }
+
+    fn apply(&mut self, input: Input, outbox: Option<&Arc<Outbox>>) {
+        let now = self.world.clock.now();
+        let effects = self.session.apply(input, now);
+        self.gather(effects, outbox);
+        let phase = self.session.state().phase();
+        if self.handle.publish(phase) && phase != Phase::Running {
+            self.world.settled.notify_waiters();
+        }
+    }
+
+    /// Hands what has gathered to the journal, unless it still works on the batch before.
+    fn submit(&mut self) {
+        if self.in_flight.is_some() || self.gathering.is_empty() {
+            return;
+        }
+        let gathered = std::mem::take(&mut self.gathering);
+        let create = self.create.take();
+        let meta = (create.is_some() || gathered.is_telling()).then(|| self.meta());
+        let (batch, block, after) = gathered.into_batch(&self.id, create, meta);
+        let done = self.world.journal.commit(batch);
+        self.in_flight = Some(InFlight { done, after, block });
+    }
+
+    /// Answers, shows and does what the finished commit allows.
+    fn committed(&mut self) {
+        let Some(InFlight { after, block, .. }) = self.in_flight.take() else { return };
+        let After { answers, doing } = after;
+        for answer in answers {
+            self.give(answer);
+        }
+        if let Some(block) = block {
+            self.feed.show(block);
+        }
+        for effect in doing {
+            self.perform(effect);
+        }
+    }
+
+    fn give(&self, answer: Answered) {
+        match answer {
+            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
+            Answered::Private(outbox, private) => {
+                let mut bytes = Vec::new();
+                encode::private_line(&self.id, &private, &mut bytes);
+                outbox.push(Out::Lines { bytes, permit: None });
+            }
+            Answered::Subscribe(outbox, after) => {
+                self.feed.add(&outbox);
+                outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
+            }
+            Answered::Unsubscribe(outbox) => {
+                self.feed.remove(outbox.id());
+                outbox.push(Out::Unsubscribe(self.id.clone()));
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Turn(turn) => {
+                let run = turn.run.clone();
+                let turn = self.memory.whole_turn(*turn);
+                self.work.turn(turn, run, &self.memory, self.session.state());
+            }
+            Effect::Check { run, index, criterion } => {
+                let check = self.memory.whole_check(self.session.state(), index, &criterion);
+                self.work.check(run, index, check, &self.memory);
+            }
+            Effect::Execute { run, intention } => {
+                let args = self.memory.whole_args(&intention);
+                self.work.execute(run, *intention, args, &self.memory, self.session.state());
+            }
+            Effect::Reserve(_)
+            | Effect::Persist(_)
+            | Effect::Show(_)
+            | Effect::ShowTo(..)
+            | Effect::Subscribe { .. }
+            | Effect::Unsubscribe(_)
+            | Effect::Reply(..)
+            | Effect::Stop(_)
+            | Effect::Checkpoint(_) => {}
+        }
+    }
+
+    /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
+    fn fail(&mut self, trouble: &CommitError) {
+        error!(session = %self.id, error = %trouble, "the journal did not take a batch");
+        let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
+        let gathered = std::mem::take(&mut self.gathering).into_after();
+        for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
+            if let Answered::Reply(respond, _) = answer {
+                respond.answer(Err(Trouble::Storage(trouble.to_string())));
+            }
+        }
+    }
+
+    /// Writes the state down and leaves memory, unless something arrives meanwhile.
+    async fn park(&mut self, hub: &Hub) -> bool {
+        if !self.session.is_idle() || !self.flush().await {
+            return false;
+        }
+        let idle = self.session.is_idle() && self.gathering.is_empty() && self.in_flight.is_none();
+        idle && hub.forget(&self.id, || self.control.is_empty() && self.commands.is_empty())
+    }
+
+    /// Commits everything, with a checkpoint and the exact end of the numbers in use.
+    async fn flush(&mut self) -> bool {
+        while self.in_flight.is_some() || !self.gathering.is_empty() {
+            self.submit();
+            if let Some(in_flight) = &mut self.in_flight {
+                match (&mut in_flight.done).await {
+                    Ok(Ok(())) => self.committed(),
+                    Ok(Err(_)) | Err(_) => return false,
+                }
+            }
+        }
+        let mut batch = Batch::new(self.id.clone());
+        batch.reserve = Some(self.session.release());
+        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
+        batch.meta = Some(self.meta());
+        batch.durability = Durability::Synced;
+        matches!(self.world.journal.commit(batch).await, Ok(Ok(())))
+    }
+
+    async fn close(&mut self) -> Ended {
+        self.control.close();
+        self.commands.close();
+        // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
+        self.work.kill();
+        if self.flush().await { Ended::Closed } else { Ended::Broken }
+    }
+
+    fn meta(&self) -> Meta {
+        batch::meta(&self.id, &self.session.snapshot())
+    }
+}
+
+enum Next {
+    Input(LaneInput),
+    Reported(Reported),
+    Deadline,
+    Committed(Result<(), CommitError>),
+    Quiet,
+    Close,
+}
+
+const fn command_name(command: &Command) -> &'static str {
+    match command {
+        Command::Open(_) => "open",
+        Command::Prompt(_) => "prompt",
+        Command::Queue(_) => "queue",
+        Command::Unqueue { .. } => "unqueue",
+        Command::ListQueue => "list queue",
+        Command::Steer(_) => "steer",
+        Command::Decide(_) => "decide",
+        Command::Cancel { .. } => "cancel",
+        Command::Attach { .. } => "attach",
+        Command::Detach => "detach",
+        Command::Describe => "describe",
+        Command::ListGates => "list gates",
+        Command::Rename { .. } => "rename",
+        Command::End => "end",
+    }
+}

@@ -1,0 +1,185 @@
+//! What the active run has under way: the provider's turn, tools, and all processes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{Instrument, debug_span};
+
+use super::execute::{self, Job};
+use super::memory::{Memory, Whole};
+use crate::daemon::mint;
+use crate::daemon::world::World;
+use crate::kernel::effect::{Finish, Report, Turn};
+use crate::kernel::event::{Fault, Intention, Outcome, Purpose};
+use crate::kernel::id::{RunId, SessionId};
+use crate::kernel::state::State;
+use crate::provider::{Gone, Mint, Reported, Reports};
+use crate::sandbox::RunTree;
+
+const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
+
+/// The work of a lane.
+pub(super) struct Work {
+    session: SessionId,
+    world: Arc<World>,
+    reports: mpsc::Sender<Reported>,
+    active: Option<Active>,
+    closed: bool,
+}
+
+struct Active {
+    run: RunId,
+    tree: RunTree,
+    tasks: JoinSet<Result<(), Gone>>,
+}
+
+impl Work {
+    pub(super) const fn new(session: SessionId, world: Arc<World>, reports: mpsc::Sender<Reported>) -> Self {
+        Self { session, world, reports, active: None, closed: false }
+    }
+
+    /// Gives the provider its turn.
+    pub(super) fn turn(&mut self, turn: Whole<Turn>, run: RunId, memory: &Memory, state: &State) {
+        let reports = self.reports(run.clone(), memory);
+        let name = state.opening.as_ref().map_or("", |opening| opening.provider.as_str());
+        match (turn, self.world.providers.get(name)) {
+            (Whole::Known(turn), Some(provider)) => {
+                let turning = provider.turn(turn, reports);
+                self.spawn(run, turning);
+            }
+            (Whole::Known(_), None) => {
+                let finish = not_configured(name);
+                self.spawn(run, async move { reports.finish(finish).await });
+            }
+            (Whole::Forgotten, _) => self.spawn(run, async move { reports.finish(forgotten()).await }),
+        }
+    }
+
+    /// Intends the tool call of an acceptance check.
+    pub(super) fn check(&mut self, run: RunId, index: u32, check: Whole<String>, memory: &Memory) {
+        let reports = self.reports(run.clone(), memory);
+        // A check that was forgotten is intended all the same: its execution then says so.
+        let command = match check {
+            Whole::Known(command) => command,
+            Whole::Forgotten => crate::redact::MARKER.to_owned(),
+        };
+        let args = serde_json::json!({ "command": command }).to_string();
+        self.spawn(run, async move { reports.call(execute::EXEC, args, Purpose::Check(index), None).await });
+    }
+
+    /// Uses a tool.
+    pub(super) fn execute(
+        &mut self,
+        run: RunId,
+        intention: Intention,
+        args: Whole<String>,
+        memory: &Memory,
+        state: &State,
+    ) {
+        if self.closed {
+            return;
+        }
+        let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
+        let reports = self.reports(run.clone(), memory);
+        let job = Job {
+            intention,
+            args,
+            cwd,
+            environment: memory.environment(),
+            tree: self.active(&run).tree.clone(),
+            limits: self.world.limits,
+            clock: self.world.clock,
+        };
+        self.spawn(run, execute::execute(job, reports));
+    }
+
+    /// Ends everything of a run at once, and reports when nothing is left.
+    pub(super) fn stop(&mut self, run: RunId) {
+        let reports = self.reports.clone();
+        let limit = Duration::from_millis(self.world.limits.session.stop_millis);
+        let active = self.active.take_if(|active| active.run == run);
+        if let Some(active) = &active {
+            active.tree.kill_now();
+        }
+        tokio::spawn(async move {
+            let mut left = None;
+            if let Some(mut active) = active {
+                active.tasks.abort_all();
+                left = active.tree.stop(limit).await.err().map(|left| left.to_string());
+            }
+            let report = Report::Stopped { left };
+            // The lane may have ended; then nobody needs to know.
+            let _ = reports.send(Reported { run, report, raw_args: None }).await;
+        });
+    }
+
+    /// Ends everything at once; nothing is started any more.
+    pub(super) fn kill(&mut self) {
+        self.closed = true;
+        if let Some(active) = &mut self.active {
+            active.tree.kill_now();
+            active.tasks.abort_all();
+        }
+    }
+
+    /// Ends everything and waits until nothing is left.
+    pub(super) async fn end(&mut self) {
+        self.kill();
+        if let Some(active) = self.active.take() {
+            let limit = Duration::from_millis(self.world.limits.session.stop_millis);
+            if let Err(left) = active.tree.stop(limit).await {
+                tracing::warn!(session = %self.session, run = %active.run, %left, "processes are left");
+            }
+        }
+    }
+
+    fn reports(&self, run: RunId, memory: &Memory) -> Reports {
+        Reports::new(run, self.reports.clone(), memory.redactor().clone(), MINT)
+    }
+
+    fn active(&mut self, run: &RunId) -> &mut Active {
+        let stale = self.active.as_ref().is_some_and(|active| active.run != *run);
+        if stale {
+            self.active = None;
+        }
+        let local = &self.world.local;
+        self.active.get_or_insert_with(|| Active {
+            run: run.clone(),
+            tree: RunTree::new(local.clone()),
+            tasks: JoinSet::new(),
+        })
+    }
+
+    fn spawn(&mut self, run: RunId, task: impl Future<Output = Result<(), Gone>> + Send + 'static) {
+        if self.closed {
+            return;
+        }
+        let span = debug_span!("work", session = %self.session, %run);
+        let active = self.active(&run);
+        while active.tasks.try_join_next().is_some() {}
+        active.tasks.spawn(task.instrument(span));
+    }
+}
+
+fn not_configured(name: &str) -> Finish {
+    let message = format!("the provider {name:?} is not configured");
+    failed("PROVIDER_NOT_CONFIGURED", message)
+}
+
+fn forgotten() -> Finish {
+    let message = "the message held a secret, which is not kept over a restart; send it again".to_owned();
+    failed("SECRET_NOT_KEPT", message)
+}
+
+fn failed(kind: &str, message: String) -> Finish {
+    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.clone(), detail: None };
+    Finish {
+        outcome: Outcome::Failed,
+        reason: Some(kind.to_lowercase()),
+        summary: message,
+        fault: Some(fault),
+    }
+}

@@ -1,0 +1,206 @@
+//! The life of a daemon: it takes what is its own, serves, drains, and leaves everything in order.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tracing::{debug, error, info, warn};
+
+use super::clock::Clock;
+use super::connection;
+use super::hub::Hub;
+use super::os;
+use super::server::{Connection, Server};
+use super::world::{Closing, World};
+use crate::config::limits::Limits;
+use crate::config::paths::{Paths, SocketPlace};
+use crate::journal::{CommitError, Journal, OpenError, Options};
+use crate::kernel::id::ParticipantId;
+use crate::provider::Provider;
+use crate::provider::playbook::Playbook;
+use crate::sandbox::Local;
+use crate::transport::local::{AcceptError, Address, BindError, Directory, Listener};
+
+/// What a daemon is told at its start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything is.
+    pub paths: Paths,
+    /// Every bound.
+    pub limits: Limits,
+}
+
+/// What a daemon is told while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The first asks it to stop, the second makes it.
+    Stop,
+}
+
+/// Why a daemon could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing can listen there.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The journal cannot be used.
+    #[error("cannot open the journal")]
+    Journal(#[from] OpenError),
+    /// The journal could not be left in order.
+    #[error("cannot close the journal")]
+    Close(#[from] CommitError),
+    /// Another daemon has the same state, at another socket.
+    #[error("another daemon uses {}", .path.display())]
+    StateInUse {
+        /// The state directory.
+        path: PathBuf,
+    },
+    /// The system refused something.
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Runs a daemon until it is asked to stop.
+///
+/// `ready` is called when clients can connect.
+pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
+    let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
+    let listener = Listener::bind(&address(&config.paths))?;
+    // Held until the end: two daemons must not write one journal, whatever their sockets.
+    let _state = claim_state(&config.paths.state)?;
+    let journal = Journal::open(&config.paths.state, Options::default())?;
+    let world = Arc::new(World {
+        limits: config.limits,
+        clock: Clock::start(),
+        journal: journal.clone(),
+        providers: providers(),
+        local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
+        closing: Closing::new(),
+        settled: Notify::new(),
+    });
+    let hub = Hub::new(world);
+    let server = Server::new(Arc::clone(&hub), &config.paths.socket);
+    info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
+    ready();
+    let recovering = Arc::clone(&hub);
+    tokio::spawn(async move { recovering.recover().await });
+    serve(&server, &listener, signals).await;
+    hub.world().closing.begin();
+    hub.all_ended().await;
+    journal.close().await?;
+    listener.retire();
+    info!("daemon ended");
+    Ok(())
+}
+
+fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
+    let playbook: Arc<dyn Provider> = Arc::new(Playbook);
+    BTreeMap::from([(playbook.name(), playbook)])
+}
+
+/// Returns where a daemon with these paths listens.
+pub fn address(paths: &Paths) -> Address {
+    Address {
+        socket: paths.socket.clone(),
+        lock: paths.lock.clone(),
+        pid: paths.pid.clone(),
+        directory: match paths.socket_place {
+            SocketPlace::Default => Directory::Default,
+            SocketPlace::Chosen => Directory::Chosen,
+        },
+    }
+}
+
+fn claim_state(state: &Path) -> Result<File, RunError> {
+    os::private_directory(state).map_err(io_error("make", state))?;
+    let path = state.join("pushd.lock");
+    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(io_error("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RunError::StateInUse { path: state.to_path_buf() }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", &path)(source)),
+    }
+}
+
+/// Takes connections until the work that may finish has finished.
+async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
+    let mut connections = 0;
+    let stopped = stopped(server, &mut signals);
+    tokio::pin!(stopped);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    connections += 1;
+                    admit(server, stream, ParticipantId(connections));
+                    debug!(connection = connections, pid = peer.pid, "connection");
+                }
+                Err(AcceptError::Exhausted { source }) => {
+                    warn!(error = %source, "no descriptor is left for another connection");
+                    // The listener stays readable, so that asking again at once would only spin.
+                    tokio::time::sleep(BREATH).await;
+                }
+                Err(stranger @ (AcceptError::Stranger { .. } | AcceptError::Unidentified { .. })) => {
+                    warn!(error = %stranger, "a connection was refused");
+                }
+                Err(AcceptError::Io { source }) => {
+                    error!(error = %source, "cannot accept a connection");
+                    tokio::time::sleep(BREATH).await;
+                }
+            },
+        }
+    }
+}
+
+/// How long the daemon waits when it cannot take a connection.
+const BREATH: Duration = Duration::from_millis(50);
+
+fn admit(server: &Arc<Server>, stream: crate::transport::local::Stream, id: ParticipantId) {
+    let count = server.count(Connection::Opened);
+    if count > server.hub().world().limits.connections as u64 {
+        warn!(connections = count, "too many connections");
+        server.count(Connection::Closed);
+        return;
+    }
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        connection::serve(Arc::clone(&server), stream, id).await;
+        server.count(Connection::Closed);
+    });
+}
+
+/// Waits until somebody wants the daemon to stop and the running work is over, or its grace is.
+async fn stopped(server: &Arc<Server>, signals: &mut mpsc::Receiver<Signal>) {
+    let grace = tokio::select! {
+        grace = server.asked_to_stop() => grace,
+        _ = signals.recv() => {
+            server.drain(None);
+            server.hub().world().limits.grace
+        }
+    };
+    info!(?grace, working = server.hub().working(), "daemon drains");
+    tokio::select! {
+        () = server.hub().work_over() => {}
+        () = tokio::time::sleep(grace) => warn!("the grace is over; what still runs is ended"),
+        _ = signals.recv() => warn!("told twice to stop"),
+    }
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunError {
+    let path = path.to_path_buf();
+    move |source| RunError::Io { action, path, source }
+}

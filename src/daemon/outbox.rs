@@ -1,0 +1,91 @@
+//! What waits to be written to one connection: answers, and changes of what it listens to.
+//!
+//! Its length is bounded by the connection's unanswered requests: each answer carries the permit that its request
+//! took, and gives it back when it has been written. Events do not wait here; see [`super::feed`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+use super::feed::Feed;
+use crate::kernel::id::{ParticipantId, Seq, SessionId};
+
+/// One thing for the writer of a connection.
+#[derive(Debug)]
+pub enum Out {
+    /// Lines to write.
+    Lines {
+        /// The lines, each with its line feed.
+        bytes: Vec<u8>,
+        /// What the answered request took.
+        permit: Option<OwnedSemaphorePermit>,
+    },
+    /// Feed the connection with the events after a position.
+    Subscribe {
+        /// From where.
+        feed: Arc<Feed>,
+        /// The last position not to be sent.
+        after: Seq,
+    },
+    /// Feed the connection no longer.
+    Unsubscribe(SessionId),
+}
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    id: ParticipantId,
+    queue: Mutex<VecDeque<Out>>,
+    wake: Notify,
+    closed: AtomicBool,
+}
+
+impl Outbox {
+    /// Makes the queue of the connection `id`.
+    pub fn new(id: ParticipantId) -> Arc<Self> {
+        Arc::new(Self { id, queue: Mutex::default(), wake: Notify::new(), closed: AtomicBool::new(false) })
+    }
+
+    /// Returns the number of the connection.
+    pub const fn id(&self) -> ParticipantId {
+        self.id
+    }
+
+    /// Adds something to write.
+    pub fn push(&self, out: Out) {
+        self.lock().push_back(out);
+        self.wake.notify_one();
+    }
+
+    /// Tells the writer that a feed has something.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Takes everything that waits.
+    pub fn take(&self) -> VecDeque<Out> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Waits until there may be something to do.
+    pub async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Marks the connection as gone and wakes its writer.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Tells whether the connection is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Out>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

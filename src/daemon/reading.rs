@@ -1,0 +1,124 @@
+//! Requests that only read: lists of sessions and approvals, and what was said in a session.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::lane::{Asked, Respond};
+use super::outbox::Outbox;
+use super::server::Server;
+use crate::adapter::push::encode::{self, MessagePage, Payload, PendingApproval};
+use crate::adapter::push::error::{Code, ErrorBody};
+use crate::adapter::push::record::{self, Transcript};
+use crate::journal::{ListQuery, ReadError};
+use crate::kernel::command::{Answer, Caller, Command, Phase};
+use crate::kernel::id::{Json, Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// Lists sessions, the newest first.
+pub(super) async fn sessions(
+    server: &Server,
+    limit: u32,
+    cursor: Option<String>,
+    prefix: Option<String>,
+) -> Result<Payload, ErrorBody> {
+    let after = cursor.as_deref().map(parse_cursor).transpose()?;
+    let limit = limit as usize;
+    let query = ListQuery { limit: limit.saturating_add(1), after, prefix };
+    let mut found = server.hub().world().journal.list(query).await.map_err(unreadable)?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let cursor = found.last().filter(|_| more).map(|last| format!("{}:{}", last.updated_at.0, last.session));
+    let rows: Vec<_> = found.into_iter().map(|meta| Json::new(meta.summary)).collect();
+    Ok(encode::sessions(&rows, cursor.as_deref()))
+}
+
+/// Lists the approvals that wait, in one session or in all.
+///
+/// A run that waits keeps its session in memory, so only lanes are asked.
+pub(super) async fn approvals(
+    server: &Server,
+    caller: &Caller,
+    outbox: &Arc<Outbox>,
+    session: Option<SessionId>,
+) -> Result<Payload, ErrorBody> {
+    let lanes = match session {
+        Some(session) => vec![server.lane(&session).await?],
+        None => server.hub().lanes(),
+    };
+    let mut pending = Vec::new();
+    for lane in lanes.into_iter().filter(|lane| lane.phase() == Phase::Waiting) {
+        let (tell, told) = oneshot::channel();
+        let respond = Respond::new(move |reply| {
+            // Whoever asked may have left.
+            let _ = tell.send(reply);
+        });
+        let (caller, outbox) = (caller.clone(), Arc::clone(outbox));
+        let asked = Asked { caller, command: Command::ListGates, respond, outbox, environment: None };
+        if lane.ask(Box::new(asked)).is_ok()
+            && let Ok(Ok(Ok(Answer::Gates { run: Some(run), questions }))) = told.await
+        {
+            let session = lane.id();
+            pending.extend(questions.into_iter().map(|question| PendingApproval {
+                session: session.clone(),
+                run: run.clone(),
+                question,
+            }));
+        }
+    }
+    pending.sort_by(|one, other| one.question.expires.cmp(&other.question.expires));
+    Ok(encode::approvals(&pending))
+}
+
+/// Reads what was said in a session, page by page.
+pub(super) async fn messages(
+    server: &Server,
+    session: &SessionId,
+    after: Seq,
+    limit: u32,
+) -> Result<Payload, ErrorBody> {
+    server.lane(session).await?;
+    let mut page = MessagePage { messages: Vec::new(), next_after: after, done: false };
+    let mut transcript = Transcript::default();
+    let mut seen = after;
+    while page.messages.len() < limit as usize {
+        let read =
+            server.hub().world().journal.page(session.clone(), seen, PAGE_BYTES).await.map_err(unreadable)?;
+        let lines = read.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n'));
+        for line in lines {
+            let event = record::decode_event(line)
+                .map_err(|error| ErrorBody::lasting(Code::InternalError, error.to_string()))?;
+            if event.seq <= seen {
+                continue;
+            }
+            seen = event.seq;
+            if let Some(message) = transcript.take(&event) {
+                page.next_after = message.seq;
+                page.messages.push(message);
+                if page.messages.len() >= limit as usize {
+                    break;
+                }
+            }
+        }
+        if !read.more {
+            page.done = page.messages.len() < limit as usize;
+            break;
+        }
+    }
+    Ok(encode::messages(&page))
+}
+
+/// How much of a journal is read at once.
+const PAGE_BYTES: usize = 256 * 1024;
+
+fn parse_cursor(cursor: &str) -> Result<(Now, SessionId), ErrorBody> {
+    let parsed =
+        cursor.split_once(':').and_then(|(at, id)| Some((Now(at.parse().ok()?), SessionId::from(id))));
+    parsed.ok_or_else(|| {
+        ErrorBody::lasting(Code::InvalidRequest, "cursor: is not one that this daemon gave out")
+    })
+}
+
+fn unreadable(error: ReadError) -> ErrorBody {
+    ErrorBody::passing(Code::InternalError, format!("the journal cannot be read: {error}"))
+}

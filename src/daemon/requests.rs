@@ -1,0 +1,309 @@
+//! The desk of one connection: what each request asks for is done here, or handed to its session.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+
+use super::lane::{Asked, LaneHandle, LaneOver, Respond, Trouble};
+use super::mint;
+use super::outbox::{Out, Outbox};
+use super::reading;
+use super::server::Server;
+use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
+use crate::adapter::push::encode::{self, Payload};
+use crate::adapter::push::error::{self, Code, ErrorBody};
+use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
+use crate::kernel::event::Criterion;
+use crate::kernel::id::{Fingerprint, MessageId, SessionId};
+
+/// The source of everybody who comes through the local socket, as verdicts name it.
+const SOURCE: &str = "cli";
+
+/// Where the requests of one connection are handled.
+pub(super) struct Desk {
+    server: Arc<Server>,
+    outbox: Arc<Outbox>,
+    caller: Caller,
+}
+
+/// A request on its way to an answer.
+pub(super) struct Ticketed {
+    request: String,
+    kind: String,
+    session: Option<SessionId>,
+    permit: OwnedSemaphorePermit,
+    outbox: Arc<Outbox>,
+}
+
+impl Ticketed {
+    fn ok(self, payload: &Payload) {
+        let session = self.session.as_ref().map(SessionId::as_str);
+        let bytes = encode::response_ok(&self.request, &self.kind, session, payload);
+        self.outbox.push(Out::Lines { bytes, permit: Some(self.permit) });
+    }
+
+    fn refuse(self, body: &ErrorBody) {
+        let session = self.session.as_ref().map(SessionId::as_str);
+        let bytes = encode::response_error(&self.request, &self.kind, session, body);
+        self.outbox.push(Out::Lines { bytes, permit: Some(self.permit) });
+    }
+
+    fn answer(self, result: Result<Payload, ErrorBody>) {
+        match result {
+            Ok(payload) => self.ok(&payload),
+            Err(body) => self.refuse(&body),
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
+        // Whoever reaches the local socket is its owner.
+        let caller = Caller { id: outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL };
+        Self { server, outbox, caller }
+    }
+
+    pub(super) const fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Answers a request, or sees to it that its session does.
+    pub(super) async fn handle(&self, request: Request, permit: OwnedSemaphorePermit) {
+        let Request { request_id, kind_name, session, ask } = request;
+        let request = request_id.unwrap_or_else(mint::request);
+        let ticketed =
+            Ticketed { request, kind: kind_name, session, permit, outbox: Arc::clone(&self.outbox) };
+        match ask {
+            Ask::Hello { .. } => ticketed.ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
+            Ask::Ping => ticketed.ok(&encode::pong(self.server.hub().world().clock.now())),
+            Ask::StartSession(start) => self.start(*start, ticketed).await,
+            Ask::ListSessions { limit, cursor, prefix } => {
+                ticketed.answer(reading::sessions(&self.server, limit, cursor, prefix).await);
+            }
+            Ask::ListApprovals { session } => {
+                ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
+            }
+            Ask::ListProviders => ticketed.ok(&encode::providers(&self.server.provider_rows())),
+            Ask::Metrics => ticketed.ok(&encode::metrics(&self.server.metrics())),
+            Ask::Drain { grace_ms } => {
+                self.server.drain(grace_ms);
+                ticketed.ok(&encode::draining());
+            }
+            Ask::Session { id, ask } => self.session(id, ask, ticketed).await,
+        }
+    }
+
+    /// Tells every session that the connection is gone.
+    pub(super) fn leave(&self) {
+        for lane in self.server.hub().lanes() {
+            lane.gone(self.outbox.id());
+        }
+    }
+
+    async fn start(&self, start: StartSession, mut ticketed: Ticketed) {
+        if self.server.hub().is_draining() {
+            return ticketed.refuse(&stopping());
+        }
+        match self.server.start_session(&start).await {
+            Err(body) => ticketed.refuse(&body),
+            Ok(started) => {
+                ticketed.session = Some(started.id.clone());
+                let environment = start.environment.clone();
+                let command = match started.repetition {
+                    Repetition::First => Command::Open(Box::new(opening(start))),
+                    Repetition::Again => Command::Describe,
+                };
+                let context = Context::Started { token: started.token, _turn: started.turn };
+                self.ask(Ok(started.lane), command, environment, context, ticketed).await;
+            }
+        }
+    }
+
+    async fn session(&self, id: SessionId, ask: SessionAsk, ticketed: Ticketed) {
+        if let SessionAsk::Messages { after, limit } = ask {
+            return ticketed.answer(reading::messages(&self.server, &id, after, limit).await);
+        }
+        let begins = matches!(ask, SessionAsk::Prompt(_) | SessionAsk::Queue(_) | SessionAsk::Steer { .. });
+        if begins && self.server.hub().is_draining() {
+            return ticketed.refuse(&stopping());
+        }
+        let lane = match self.server.lane(&id).await {
+            Ok(lane) => lane,
+            Err(body) => return ticketed.refuse(&body),
+        };
+        if let SessionAsk::Attach(attach) = &ask
+            && let Some(token) = &attach.token
+            && !mint::token_matches(token.reveal(), &lane.token_hash())
+        {
+            let message = "the attach token does not belong to this session";
+            return ticketed.refuse(&ErrorBody::lasting(Code::AttachForbidden, message));
+        }
+        let (command, environment, context) = command(ask);
+        self.ask(Ok(lane), command, environment, context, ticketed).await;
+    }
+
+    /// Hands a command to its session; one that was parked meanwhile is brought back.
+    async fn ask(
+        &self,
+        lane: Result<LaneHandle, ErrorBody>,
+        command: Command,
+        environment: Option<Environment>,
+        context: Context,
+        ticketed: Ticketed,
+    ) {
+        let session = ticketed.session.clone();
+        let respond = Respond::new(move |reply| {
+            let session = ticketed.session.clone();
+            match (reply, session) {
+                (Ok(Ok(answer)), Some(session)) => ticketed.ok(&payload(&session, &answer, &context)),
+                (Ok(Ok(_)), None) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
+                (Ok(Err(refused)), _) => ticketed.refuse(&error::refusal(refused)),
+                (Err(failed), _) => ticketed.refuse(&trouble(&failed)),
+            }
+        });
+        let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
+        let mut asked = Box::new(Asked { caller, command, respond, outbox, environment });
+        let mut lane = lane;
+        for _ in 0..REVIVALS {
+            let Ok(open) = &lane else { break };
+            match (open.ask(asked), &session) {
+                (Err(LaneOver(back)), Some(session)) => {
+                    asked = back;
+                    lane = self.server.lane(session).await;
+                }
+                (Ok(()), _) | (Err(_), None) => return,
+            }
+        }
+    }
+}
+
+/// How often a command follows its session out of memory and back.
+const REVIVALS: usize = 8;
+
+/// What an answer needs besides what the session says.
+enum Context {
+    Plain,
+    Started {
+        token: String,
+        /// Given back when the answer is out, and the session with it on disk.
+        _turn: Option<OwnedMutexGuard<()>>,
+    },
+    Queued {
+        message: MessageId,
+    },
+}
+
+fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
+    match (answer, context) {
+        (Answer::Opened(phase), Context::Started { token, .. }) => {
+            encode::started(session, *phase, token, Repetition::First)
+        }
+        (Answer::Described(snapshot), Context::Started { token, .. }) => {
+            encode::started(session, snapshot.phase, token, Repetition::Again)
+        }
+        (Answer::Queued { run, ahead }, Context::Queued { message }) => encode::queued(message, run, *ahead),
+        (Answer::Prompted { run, repeated }, _) => encode::prompted(run, *repeated),
+        (Answer::Queue(waiting), _) => encode::queue(waiting),
+        (Answer::Steered(run), _) => encode::steered(run),
+        (Answer::Attached { phase, replay }, _) => encode::attached(session, *phase, *replay),
+        (Answer::Described(snapshot), _) => encode::snapshot_payload(snapshot),
+        (Answer::Unqueued, _) => encode::unqueued(),
+        (Answer::Detached, _) => encode::detached(),
+        (Answer::Renamed, _) => encode::renamed(),
+        (Answer::Ended, _) => encode::ended(),
+        (
+            Answer::Gates { .. }
+            | Answer::Decided
+            | Answer::Cancelling
+            | Answer::Opened(_)
+            | Answer::Queued { .. },
+            _,
+        ) => encode::accepted(),
+    }
+}
+
+fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
+    match ask {
+        SessionAsk::Attach(attach) => {
+            let rights = if attach.read_only { Rights::NONE } else { Rights::ALL };
+            (Command::Attach { seen: attach.seen, rights }, attach.environment, Context::Plain)
+        }
+        SessionAsk::Detach => (Command::Detach, None, Context::Plain),
+        SessionAsk::Prompt(asked) => {
+            let (prompt, environment) = prompt(*asked);
+            (Command::Prompt(Box::new(prompt)), environment, Context::Plain)
+        }
+        SessionAsk::Queue(asked) => {
+            let (prompt, environment) = prompt(*asked);
+            let context = Context::Queued { message: prompt.message.clone() };
+            (Command::Queue(Box::new(prompt)), environment, context)
+        }
+        SessionAsk::Steer { message, text } => {
+            let fingerprint = mint::fingerprint(["steer", &text]);
+            let steer = Steer { message: message.unwrap_or_else(mint::message), text, fingerprint };
+            (Command::Steer(Box::new(steer)), None, Context::Plain)
+        }
+        SessionAsk::Decide(asked) => {
+            let decide = Decide {
+                gate: asked.gate,
+                run: asked.run,
+                decision: asked.decision,
+                choice: asked.choice,
+                comment: asked.comment,
+            };
+            (Command::Decide(Box::new(decide)), asked.environment, Context::Plain)
+        }
+        SessionAsk::ListQueue => (Command::ListQueue, None, Context::Plain),
+        SessionAsk::Unqueue { message } => (Command::Unqueue { message }, None, Context::Plain),
+        SessionAsk::Cancel { run, reason } => (Command::Cancel { run, reason }, None, Context::Plain),
+        SessionAsk::Rename { name } => (Command::Rename { name }, None, Context::Plain),
+        SessionAsk::End => (Command::End, None, Context::Plain),
+        // Messages are read from the journal, without the session.
+        SessionAsk::Snapshot | SessionAsk::Messages { .. } => (Command::Describe, None, Context::Plain),
+    }
+}
+
+fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Environment>) {
+    let fingerprint = message_fingerprint(&asked.text, &asked.criteria);
+    let message = asked.message.unwrap_or_else(mint::message);
+    let prompt = Prompt {
+        run: mint::run(),
+        message,
+        text: asked.text,
+        criteria: asked.criteria,
+        time_limit: asked.time_limit,
+        fingerprint,
+    };
+    (prompt, asked.environment)
+}
+
+fn message_fingerprint(text: &str, criteria: &[Criterion]) -> Fingerprint {
+    let codes: Vec<_> = criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
+    let checks =
+        criteria.iter().zip(&codes).flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
+    mint::fingerprint(["message", text].into_iter().chain(checks))
+}
+
+fn opening(start: StartSession) -> crate::kernel::event::Opening {
+    crate::kernel::event::Opening {
+        mode: start.mode,
+        provider: start.provider,
+        model: start.model,
+        sandbox: start.sandbox_provider,
+        cwd: start.cwd,
+        repo: start.repo,
+        metadata: start.metadata,
+        name: start.name,
+    }
+}
+
+fn trouble(trouble: &Trouble) -> ErrorBody {
+    ErrorBody::passing(Code::InternalError, trouble.to_string())
+}
+
+fn stopping() -> ErrorBody {
+    ErrorBody::passing(
+        Code::InternalError,
+        "the daemon is stopping and takes no new work; try again in a moment",
+    )
+}

@@ -1,0 +1,208 @@
+//! What all connections share: the sessions, the way to start one, the figures, and the wish to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+
+use super::hub::Hub;
+use super::lane::LaneHandle;
+use super::mint;
+use super::os;
+use crate::adapter::push::decode::{DecodeLimits, StartSession};
+use crate::adapter::push::encode::{Metrics, ProviderRow};
+use crate::adapter::push::error::{Code, ErrorBody};
+use crate::journal::{Batch, Create, Durability};
+use crate::kernel::command::{Phase, Repetition};
+use crate::kernel::id::{Fingerprint, SessionId};
+
+/// The provider of sessions that name none.
+pub const DEFAULT_PROVIDER: &str = "playbook";
+/// The one place where tools run.
+const SANDBOX: &str = "local";
+
+/// The daemon as its connections see it.
+pub struct Server {
+    hub: Arc<Hub>,
+    socket: PathBuf,
+    decode_limits: DecodeLimits,
+    connections: AtomicU64,
+    /// Starts under a key happen one after the other, so that a key starts one session.
+    starting: Arc<Mutex<()>>,
+    stopping: watch::Sender<Option<Duration>>,
+}
+
+/// A session that was just started, or found under its key.
+pub(super) struct Started {
+    pub(super) id: SessionId,
+    pub(super) lane: LaneHandle,
+    pub(super) token: String,
+    pub(super) repetition: Repetition,
+    /// Held until the session is stored, so that the next start under its key finds it.
+    pub(super) turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Server {
+    /// Makes the server of a hub.
+    pub fn new(hub: Arc<Hub>, socket: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            hub,
+            socket: socket.to_path_buf(),
+            decode_limits: DecodeLimits::default(),
+            connections: AtomicU64::new(0),
+            starting: Arc::default(),
+            stopping: watch::Sender::new(None),
+        })
+    }
+
+    /// Returns the sessions.
+    pub const fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    pub(super) const fn decode_limits(&self) -> &DecodeLimits {
+        &self.decode_limits
+    }
+
+    /// Counts a connection in or out, and returns how many there are.
+    pub(super) fn count(&self, change: Connection) -> u64 {
+        match change {
+            Connection::Opened => self.connections.fetch_add(1, Ordering::Relaxed) + 1,
+            Connection::Closed => self.connections.fetch_sub(1, Ordering::Relaxed) - 1,
+        }
+    }
+
+    /// Asks the daemon to stop when the running work is over, or after the grace.
+    pub fn drain(&self, grace_ms: Option<u64>) {
+        let grace = grace_ms.map_or(self.hub.world().limits.grace, Duration::from_millis);
+        self.hub.drain();
+        self.stopping.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks the daemon to stop, and returns the grace.
+    pub(super) async fn asked_to_stop(&self) -> Duration {
+        let mut asked = self.stopping.subscribe();
+        match asked.wait_for(Option::is_some).await {
+            Ok(grace) => grace.unwrap_or_default(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns the lane of a session, or the answer that there is none.
+    pub(super) async fn lane(&self, id: &SessionId) -> Result<LaneHandle, ErrorBody> {
+        match self.hub.lane(id).await {
+            Ok(Some(lane)) => Ok(lane),
+            Ok(None) => Err(ErrorBody::lasting(Code::SessionNotFound, format!("there is no session {id}"))),
+            Err(error) => Err(ErrorBody::passing(Code::InternalError, error.to_string())),
+        }
+    }
+
+    /// Starts a session, or finds the one that was started under the same key.
+    pub(super) async fn start_session(&self, start: &StartSession) -> Result<Started, ErrorBody> {
+        self.check(start)?;
+        let token = mint::token()
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+        let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None)) };
+        let turn = Arc::clone(&self.starting).lock_owned().await;
+        let fingerprint = mint::fingerprint([&*start.cwd, &start.provider, &start.sandbox_provider]);
+        let known = self.hub.world().journal.started_by_key(key.as_str()).await;
+        match known.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string()))? {
+            Some((same, id)) if same == fingerprint => {
+                let lane = self.lane(&id).await?;
+                self.replace_token(&lane, &token).await?;
+                Ok(Started { id, lane, token, repetition: Repetition::Again, turn: None })
+            }
+            Some(_) => {
+                let message = "idempotencyKey: was used to start another session";
+                Err(ErrorBody::lasting(Code::InvalidRequest, message))
+            }
+            None => {
+                let started = self.create(token, Some((key.clone(), fingerprint)));
+                Ok(Started { turn: Some(turn), ..started })
+            }
+        }
+    }
+
+    /// Returns who can answer.
+    pub(super) fn provider_rows(&self) -> Vec<ProviderRow> {
+        let row = |name: &&str| ProviderRow {
+            name: (*name).to_owned(),
+            models: Vec::new(),
+            configured: true,
+            default: *name == DEFAULT_PROVIDER,
+        };
+        self.hub.world().providers.keys().map(row).collect()
+    }
+
+    /// Returns the figures of the daemon.
+    pub(super) fn metrics(&self) -> Metrics {
+        let world = self.hub.world();
+        let (stats, lanes) = (world.journal.stats(), self.hub.lanes());
+        let active = lanes.iter().filter(|lane| matches!(lane.phase(), Phase::Running | Phase::Waiting));
+        Metrics {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: world.clock.uptime().as_secs(),
+            socket: self.socket.display().to_string(),
+            sessions: stats.sessions,
+            resident_sessions: lanes.len() as u64,
+            active_runs: active.count() as u64,
+            connections: self.connections.load(Ordering::Relaxed),
+            events: stats.events,
+            journal_bytes: stats.bytes,
+            memory_bytes: os::resident_bytes(),
+            draining: self.hub.is_draining(),
+        }
+    }
+
+    /// A token is not kept, so a repeated start gets a new one and the old one is void.
+    async fn replace_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
+        let hash = mint::token_hash(token);
+        let mut batch = Batch::new(lane.id().clone());
+        batch.token_hash = Some(hash);
+        batch.durability = Durability::Synced;
+        match self.hub.world().journal.commit(batch).await {
+            Ok(Ok(())) => {
+                lane.replace_token(hash);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(ErrorBody::passing(Code::InternalError, error.to_string())),
+            Err(_) => Err(ErrorBody::passing(Code::InternalError, "the journal is closed")),
+        }
+    }
+
+    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>) -> Started {
+        let id = mint::session();
+        let opened_at = self.hub.world().clock.now();
+        let create = Create { token_hash: mint::token_hash(&token), start_key, opened_at };
+        let lane = self.hub.create(&id, create);
+        Started { id, lane, token, repetition: Repetition::First, turn: None }
+    }
+
+    fn check(&self, start: &StartSession) -> Result<(), ErrorBody> {
+        if !self.hub.world().providers.contains_key(start.provider.as_str()) {
+            let message = format!("the provider {:?} is not configured", start.provider);
+            let known: Vec<_> = self.hub.world().providers.keys().copied().collect();
+            let detail = format!("configured: {}", known.join(", "));
+            return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
+        }
+        if start.sandbox_provider != SANDBOX {
+            let message = format!("there is no sandbox {:?}", start.sandbox_provider);
+            let detail = format!("available: {SANDBOX}");
+            return Err(ErrorBody::lasting(Code::SandboxUnavailable, message).with_detail(detail));
+        }
+        if !Path::new(&start.cwd).is_dir() {
+            let message = format!("{} is not a directory", start.cwd);
+            return Err(ErrorBody::lasting(Code::SandboxUnavailable, message));
+        }
+        Ok(())
+    }
+}
+
+/// What happened to a connection.
+pub(super) enum Connection {
+    Opened,
+    Closed,
+}

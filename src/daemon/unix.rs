@@ -1,0 +1,49 @@
+//! What the daemon asks of the operating system, on Unix.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::life::Signal;
+
+/// Returns how much memory the daemon holds, as the system counts it; zero where it does not say.
+pub(super) fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kibibytes.unwrap_or_default() * 1024
+}
+
+/// Makes a directory for its owner alone, and closes one that is too open.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Passes the signals that end a daemon on.
+pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+    let (sender, receiver) = mpsc::channel(4);
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind)?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                if sender.send(Signal::Stop).await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    // A terminal that closes takes no daemon with it.
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::spawn(async move { while hang_up.recv().await.is_some() {} });
+    Ok(receiver)
+}

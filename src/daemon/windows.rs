@@ -1,0 +1,33 @@
+//! What the daemon asks of the operating system, on Windows.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::life::Signal;
+
+/// Returns how much memory the daemon holds; zero, as it is not looked up here.
+pub(super) const fn resident_bytes() -> u64 {
+    0
+}
+
+/// Makes a directory; a profile's directories belong to its owner already.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Passes the signals that end a daemon on.
+pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
+    let (sender, receiver) = mpsc::channel(4);
+    let mut pressed = tokio::signal::windows::ctrl_c()?;
+    tokio::spawn(async move {
+        while pressed.recv().await.is_some() {
+            if sender.send(Signal::Stop).await.is_err() {
+                break;
+            }
+        }
+    });
+    Ok(receiver)
+}

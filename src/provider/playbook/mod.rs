@@ -1,0 +1,261 @@
+//! The built-in provider: a message is a list of steps in Markdown, and the provider walks through it.
+//!
+//! It needs no model, no network and no key. Where it stands follows from the journaled facts of the run alone: how many
+//! items are done, and how the last step ended. Prose is said, steps are run through the same tools as a model's.
+
+pub mod parse;
+
+use serde_json::json;
+
+use super::{Provider, Question, Reports, Turning};
+use crate::kernel::effect::{Finish, Turn};
+use crate::kernel::event::{Ending, Fault, Outcome, Purpose, Settlement};
+use parse::{Item, parse};
+
+/// The provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Playbook;
+
+impl Provider for Playbook {
+    fn name(&self) -> &'static str {
+        "playbook"
+    }
+
+    fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {
+        Box::pin(async move {
+            match next(&turn) {
+                Next::Say(text) => {
+                    for word in text.split_inclusive(char::is_whitespace) {
+                        reports.say(word).await?;
+                    }
+                    reports.done_saying().await?;
+                    reports.turn_done().await
+                }
+                Next::Call { tool, args, question } => {
+                    reports.call(tool, args, Purpose::Work, question).await?;
+                    reports.turn_done().await
+                }
+                Next::Finish(finish) => reports.finish(finish).await,
+            }
+        })
+    }
+}
+
+/// What the provider does with its turn.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Say(String),
+    Call { tool: &'static str, args: String, question: Option<Question> },
+    Finish(Finish),
+}
+
+/// Decides what comes next from what is done.
+fn next(turn: &Turn) -> Next {
+    let problems = problems(&parse(&turn.text));
+    if !problems.is_empty() {
+        return Next::Finish(failed("INVALID_PLAYBOOK", &problems.join("; ")));
+    }
+    let plan = plan(turn);
+    let done = turn.done as usize;
+    if let Some(finish) = done.checked_sub(1).and_then(|last| broken_off(&plan, last, turn.last.as_ref())) {
+        return Next::Finish(finish);
+    }
+    match plan.get(done) {
+        Some(item) => begin(item),
+        None if steps(&plan) == 0 => Next::Finish(failed("PROVIDER_NOT_CONFIGURED", NO_STEPS)),
+        None => Next::Finish(success(steps(&plan))),
+    }
+}
+
+/// The items of the message, with what was said into the run where it was heard.
+fn plan(turn: &Turn) -> Vec<Item> {
+    let mut plan = parse(&turn.text);
+    for (at, steering) in &turn.steers {
+        let at = (*at as usize).min(plan.len());
+        // A run is not broken off by a message that cannot be read; it says so and goes on.
+        let items = parse(&steering.text).into_iter().map(|item| match item {
+            Item::Problem { line, text } => Item::Say(format!("(line {line} cannot be used: {text})\n")),
+            Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => item,
+        });
+        plan.splice(at..at, items.collect::<Vec<_>>());
+    }
+    plan
+}
+
+fn begin(item: &Item) -> Next {
+    match item {
+        Item::Say(text) => Next::Say(text.clone()),
+        Item::Exec { command, ask, go_on: _ } => {
+            let args = json!({ "command": command }).to_string();
+            let question = ask.then(|| Question {
+                kind: "exec",
+                title: "Approve command".to_owned(),
+                summary: command.clone(),
+                details: args.clone(),
+            });
+            Next::Call { tool: "sandbox_exec", args, question }
+        }
+        Item::Write { path, content, ask } => {
+            let args = json!({ "path": path, "content": content }).to_string();
+            let question = ask.then(|| Question {
+                kind: "write",
+                title: format!("Approve writing {path}"),
+                summary: format!("write {} bytes to {path}", content.len()),
+                details: args.clone(),
+            });
+            Next::Call { tool: "sandbox_write_file", args, question }
+        }
+        Item::Read { path } => Next::Call {
+            tool: "sandbox_read_file",
+            args: json!({ "path": path }).to_string(),
+            question: None,
+        },
+        Item::Problem { line, text } => Next::Finish(failed("INVALID_PLAYBOOK", &problem(*line, text))),
+    }
+}
+
+/// Returns the end of the run when the item at `last` was a step that failed and may not fail.
+fn broken_off(plan: &[Item], last: usize, settlement: Option<&Settlement>) -> Option<Finish> {
+    let item = plan.get(last)?;
+    let what = match item {
+        Item::Say(_) | Item::Problem { .. } | Item::Exec { go_on: true, .. } => return None,
+        Item::Exec { command, .. } => command.lines().next().unwrap_or_default().to_owned(),
+        Item::Write { path, .. } => format!("write {path}"),
+        Item::Read { path } => format!("read {path}"),
+    };
+    let settlement = settlement?;
+    match settlement.ending {
+        Ending::Done | Ending::Skipped => return None,
+        Ending::Failed | Ending::Cut => {}
+    }
+    let number = steps(&plan[..=last]);
+    let all = steps(plan);
+    let why = settlement.fault.as_ref().map_or("it was cut short", |fault| fault.message.as_str());
+    Some(Finish {
+        outcome: Outcome::Failed,
+        reason: Some("step_failed".to_owned()),
+        summary: format!("step {number} of {all} failed ({why}): {what}"),
+        fault: None,
+    })
+}
+
+fn steps(items: &[Item]) -> usize {
+    items.iter().filter(|item| !matches!(item, Item::Say(_) | Item::Problem { .. })).count()
+}
+
+fn problems(items: &[Item]) -> Vec<String> {
+    let problems = items.iter().filter_map(|item| match item {
+        Item::Problem { line, text } => Some(problem(*line, text)),
+        Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => None,
+    });
+    problems.collect()
+}
+
+fn problem(line: usize, text: &str) -> String {
+    format!("line {line}: {text}")
+}
+
+const NO_STEPS: &str = "the message has no steps, and no model is configured that could answer it; \
+    the playbook provider runs lines that begin with `$ ` and fenced `sh` blocks";
+
+fn success(steps: usize) -> Finish {
+    let plural = if steps == 1 { "" } else { "s" };
+    Finish {
+        outcome: Outcome::Success,
+        reason: None,
+        summary: format!("{steps} step{plural} done"),
+        fault: None,
+    }
+}
+
+fn failed(kind: &str, message: &str) -> Finish {
+    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.to_owned(), detail: None };
+    Finish {
+        outcome: Outcome::Failed,
+        reason: Some(kind.to_lowercase()),
+        summary: message.to_owned(),
+        fault: Some(fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::event::Steering;
+    use crate::kernel::id::{CallId, Fingerprint, MessageId, RunId};
+
+    #[test]
+    fn the_plan_is_walked_by_what_is_done() {
+        let text = "First.\n\n$ one\n$? two\n";
+        assert!(matches!(next(&turn(text, 0, None)), Next::Say(_)));
+        assert!(matches!(next(&turn(text, 1, None)), Next::Call { question: None, .. }));
+        let asked = next(&turn(text, 2, Some(Ending::Done)));
+        assert!(matches!(asked, Next::Call { question: Some(question), .. } if question.summary == "two"));
+        assert_eq!(
+            outcome(&turn(text, 3, Some(Ending::Done))),
+            Some((Outcome::Success, "2 steps done".into()))
+        );
+    }
+
+    #[test]
+    fn a_failing_step_ends_the_run_unless_it_may_fail() {
+        let failed = outcome(&turn("$ one\n$ two", 1, Some(Ending::Failed)));
+        assert_eq!(failed, Some((Outcome::Failed, "step 1 of 2 failed (it was cut short): one".into())));
+        let text = "```sh continue\none\n```\n$ two";
+        assert!(matches!(next(&turn(text, 1, Some(Ending::Failed))), Next::Call { .. }));
+        assert!(matches!(next(&turn("$ one\n$ two", 1, Some(Ending::Skipped))), Next::Call { .. }));
+    }
+
+    #[test]
+    fn a_message_without_steps_is_said_and_fails() {
+        assert!(matches!(next(&turn("Only words.", 0, None)), Next::Say(_)));
+        let Next::Finish(finish) = next(&turn("Only words.", 1, None)) else { panic!("it goes on") };
+        assert_eq!(finish.fault.map(|fault| fault.kind).as_deref(), Some("PROVIDER_NOT_CONFIGURED"));
+    }
+
+    #[test]
+    fn a_message_with_a_mistake_runs_nothing() {
+        let Next::Finish(finish) = next(&turn("$ one\n```sh sometimes\ntwo\n```\n", 0, None)) else {
+            panic!("it runs")
+        };
+        assert_eq!(finish.reason.as_deref(), Some("invalid_playbook"));
+    }
+
+    #[test]
+    fn what_is_said_into_a_run_comes_next() {
+        let mut turn = turn("$ one\n$ two", 1, Some(Ending::Done));
+        turn.steers.push((1, steering("$ between")));
+        assert!(matches!(next(&turn), Next::Call { args, .. } if args.contains("between")));
+        turn.done = 2;
+        assert!(matches!(next(&turn), Next::Call { args, .. } if args.contains("two")));
+        turn.steers.push((2, steering("```sh wrongly\n```")));
+        assert!(matches!(next(&turn), Next::Say(_)));
+    }
+
+    fn turn(text: &str, done: u32, last: Option<Ending>) -> Turn {
+        let last = last.map(|ending| Settlement {
+            call: CallId::new("c"),
+            tool: "sandbox_exec".into(),
+            purpose: Purpose::Work,
+            millis: 1,
+            ending,
+            exit_code: None,
+            text: String::new(),
+            fault: None,
+        });
+        let (run, message) = (RunId::new("r"), MessageId::new("m"));
+        Turn { run, text: text.into(), message, steers: Vec::new(), done, last }
+    }
+
+    fn steering(text: &str) -> Steering {
+        let (message, by) = (MessageId::new("s"), "cli".into());
+        Steering { message, text: text.into(), fingerprint: Fingerprint(0), by }
+    }
+
+    fn outcome(turn: &Turn) -> Option<(Outcome, String)> {
+        match next(turn) {
+            Next::Finish(finish) => Some((finish.outcome, finish.summary)),
+            Next::Say(_) | Next::Call { .. } => None,
+        }
+    }
+}

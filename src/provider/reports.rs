@@ -1,0 +1,141 @@
+//! The way back from a provider to its session: in order, bounded, and past the redactor.
+
+use tokio::sync::mpsc;
+
+use crate::kernel::effect::{Ask, CallRequest, Finish, Report};
+use crate::kernel::event::{Intention, Purpose};
+use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
+use crate::redact::{self, Redactor, Stream};
+
+/// What a provider or a tool says, with what the session may not keep.
+#[derive(Debug)]
+pub struct Reported {
+    /// The run it belongs to.
+    pub run: RunId,
+    /// What it says, safe to keep.
+    pub report: Report,
+    /// The arguments of a call as they are to be used, where what is kept hides a part of them.
+    pub raw_args: Option<String>,
+}
+
+/// The session has ended, or the run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
+
+/// How a provider gets fresh names.
+#[derive(Debug, Clone, Copy)]
+pub struct Mint {
+    /// A use of a tool.
+    pub call: fn() -> CallId,
+    /// A gate.
+    pub gate: fn() -> GateId,
+    /// A message of the assistant.
+    pub message: fn() -> MessageId,
+}
+
+/// What is to be asked before a tool is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// A word for programs.
+    pub kind: &'static str,
+    /// A headline for people.
+    pub title: String,
+    /// What exactly is asked.
+    pub summary: String,
+    /// The particulars: a JSON object.
+    pub details: String,
+}
+
+/// One provider's or tool's way back.
+#[derive(Debug)]
+pub struct Reports {
+    run: RunId,
+    sender: mpsc::Sender<Reported>,
+    redactor: Redactor,
+    saying: Option<Stream>,
+    mint: Mint,
+}
+
+impl Reports {
+    /// Opens a way back for `run`.
+    pub const fn new(run: RunId, sender: mpsc::Sender<Reported>, redactor: Redactor, mint: Mint) -> Self {
+        Self { run, sender, redactor, saying: None, mint }
+    }
+
+    /// Passes a piece of text on; what might be the beginning of a secret waits for the next piece.
+    pub async fn say(&mut self, piece: &str) -> Result<(), Gone> {
+        let saying = self.saying.get_or_insert_with(|| self.redactor.stream());
+        let safe = saying.push(piece);
+        self.said(safe).await
+    }
+
+    /// Ends the text.
+    pub async fn done_saying(&mut self) -> Result<(), Gone> {
+        if let Some(mut saying) = self.saying.take() {
+            let rest = saying.finish();
+            self.said(rest).await?;
+        }
+        self.send(Report::SayingDone((self.mint.message)())).await
+    }
+
+    /// Asks for a tool to be used.
+    pub async fn call(
+        &self,
+        tool: &str,
+        args: String,
+        purpose: Purpose,
+        question: Option<Question>,
+    ) -> Result<(), Gone> {
+        let safe_args = self.redactor.json(&args);
+        let raw_args = redact::holds_marker(&safe_args).then_some(args);
+        let intention = Intention {
+            call: (self.mint.call)(),
+            tool: tool.to_owned(),
+            args: Json::new(safe_args),
+            purpose,
+        };
+        let ask = question.map(|question| self.ask(&question));
+        let report = Report::Call(Box::new(CallRequest { intention, ask }));
+        self.deliver(Reported { run: self.run.clone(), report, raw_args }).await
+    }
+
+    /// Ends the turn; another follows.
+    pub async fn turn_done(&self) -> Result<(), Gone> {
+        self.send(Report::TurnDone).await
+    }
+
+    /// Ends the provider's part of the run.
+    pub async fn finish(&self, finish: Finish) -> Result<(), Gone> {
+        let summary = self.redactor.text(&finish.summary).into_owned();
+        self.send(Report::Finished(Box::new(Finish { summary, ..finish }))).await
+    }
+
+    /// Passes a report on that is safe to keep.
+    pub async fn send(&self, report: Report) -> Result<(), Gone> {
+        self.deliver(Reported { run: self.run.clone(), report, raw_args: None }).await
+    }
+
+    /// Returns what makes text safe.
+    pub const fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    async fn said(&self, safe: String) -> Result<(), Gone> {
+        if safe.is_empty() { Ok(()) } else { self.send(Report::Said(safe)).await }
+    }
+
+    async fn deliver(&self, reported: Reported) -> Result<(), Gone> {
+        self.sender.send(reported).await.map_err(|_| Gone)
+    }
+
+    fn ask(&self, question: &Question) -> Ask {
+        Ask {
+            gate: (self.mint.gate)(),
+            kind: question.kind.to_owned(),
+            title: self.redactor.text(&question.title).into_owned(),
+            summary: self.redactor.text(&question.summary).into_owned(),
+            details: Json::new(self.redactor.json(&question.details)),
+            needed: 1,
+        }
+    }
+}
