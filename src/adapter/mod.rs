@@ -1,1 +1,3 @@
-//! To be written.
+//! Protocols, as translations of lines into commands and of events into lines; no IO.
+
+pub mod push;

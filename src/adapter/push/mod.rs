@@ -1,0 +1,3 @@
+//! Push, the native protocol.
+
+pub mod client;

@@ -1,0 +1,60 @@
+//! Pipes and processes as Windows has them.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::windows::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient};
+use windows_sys::Win32::Foundation::CloseHandle;
+use windows_sys::Win32::System::Threading::{
+    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_TERMINATE, TerminateProcess,
+};
+
+/// A connection to the daemon.
+pub(super) type Stream = NamedPipeClient;
+
+/// The variable that names the user's directory.
+pub(super) const HOME: &str = "USERPROFILE";
+
+/// Connects to the pipe of that name.
+pub(super) async fn connect(path: &Path) -> io::Result<Stream> {
+    ClientOptions::new().open(path)
+}
+
+/// Returns the pipe's name unless the user changes it.
+pub(super) fn default_socket(_home: &Path, lookup: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
+    let user = lookup("USERNAME").unwrap_or_default();
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    let user: String = user.to_string_lossy().chars().map(safe).collect();
+    PathBuf::from(format!(r"\\.\pipe\pushd-{user}"))
+}
+
+/// Lets `command` begin a life of its own, without a console and in the root directory.
+pub(super) fn detach(command: &mut Command) {
+    command.current_dir(r"\").creation_flags(DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP);
+}
+
+/// Leaves standard output as it is: the reader goes by the line it gets, not by the end.
+pub(super) fn let_go_of_output() -> io::Result<()> {
+    Ok(())
+}
+
+/// Ends a process at once.
+///
+/// The caller must know that the number still is that of the process it means.
+#[expect(unsafe_code, reason = "the standard library ends only its own children")]
+pub fn end_process(pid: u32) -> io::Result<()> {
+    // SAFETY: the handle is checked before use, used by nobody else and closed once.
+    unsafe {
+        let process = OpenProcess(PROCESS_TERMINATE, 0, pid);
+        if process.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let ended = TerminateProcess(process, 1);
+        let outcome = if ended == 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        CloseHandle(process);
+        outcome
+    }
+}
