@@ -174,10 +174,13 @@ impl Client {
         }
     }
 
-    /// Waits until the daemon closes the connection; events are dropped.
+    /// Waits until the daemon closes the connection; events are dropped. Giving it up half-way loses nothing.
     pub async fn closed(&mut self) {
-        let Some(mut link) = self.link.take() else { return };
-        while link.read().await.is_ok() {}
+        while let Some(link) = &mut self.link {
+            if link.read().await.is_err() {
+                self.link = None;
+            }
+        }
     }
 
     /// Changes what is done when there is no daemon.

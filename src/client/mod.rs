@@ -19,13 +19,17 @@ mod socket;
 mod start;
 mod watch;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
+pub(crate) mod testing;
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 
 pub use crate::adapter::push::client::{Environment, Event, Fault, Request};
 pub use connection::{AskError, Client, Notice, Settings};
 pub use environment::collect as collect_environment;
-pub use os::end_process;
+pub use os::{end_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
 pub use socket::{Address, Place};

@@ -1,15 +1,8 @@
 //! The client against a scripted daemon on a real socket.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use serde_json::json;
 
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
-
+use super::testing::{Daemon, replay, shell, within};
 use super::*;
 
 #[tokio::test]
@@ -240,107 +233,4 @@ async fn a_started_daemon_has_its_own_session_the_root_directory_and_no_foreign_
     let session = lines[1].split(' ').next_back().unwrap();
     assert_eq!(session, lines[2], "the shell leads its session");
     assert_eq!(lines[3], "closed");
-}
-
-/// A daemon that does what its script says.
-struct Daemon {
-    dir: TempDir,
-    socket: PathBuf,
-    listener: UnixListener,
-    notices: Arc<Mutex<Vec<Notice>>>,
-}
-
-impl Daemon {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("pushd.sock");
-        let listener = UnixListener::bind(&socket).unwrap();
-        Self { dir, socket, listener, notices: Arc::default() }
-    }
-
-    /// Moves the socket away, as if nobody listened.
-    fn hide(&self) -> PathBuf {
-        let away = self.dir.path().join("away.sock");
-        std::fs::rename(&self.socket, &away).unwrap();
-        away
-    }
-
-    fn settings(&self) -> Settings {
-        let notices = Arc::clone(&self.notices);
-        Settings {
-            address: Address::new(&self.socket as &Path),
-            missing: Missing::Leave,
-            version: "0.0.1",
-            environment: Environment::new(),
-            patience: Duration::from_secs(20),
-            notices: Box::new(move |notice| notices.lock().unwrap().push(notice)),
-        }
-    }
-
-    fn notices(&self) -> Vec<Notice> {
-        self.notices.lock().unwrap().clone()
-    }
-
-    async fn greet(&self, version: &str) -> Peer {
-        let (stream, _) = self.listener.accept().await.unwrap();
-        let mut peer = Peer::new(stream);
-        let hello = peer.request("hello").await;
-        peer.answer(&hello, json!({"runtimeName": "pushd", "runtimeVersion": version})).await;
-        peer
-    }
-}
-
-/// One connection, from the daemon's side.
-struct Peer {
-    lines: Lines<BufReader<OwnedReadHalf>>,
-    writer: OwnedWriteHalf,
-}
-
-impl Peer {
-    fn new(stream: UnixStream) -> Self {
-        let (reader, writer) = stream.into_split();
-        Self { lines: BufReader::new(reader).lines(), writer }
-    }
-
-    async fn request(&mut self, kind: &str) -> Value {
-        let line = self.lines.next_line().await.unwrap().expect("a request");
-        let request: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(request["type"], kind);
-        request
-    }
-
-    async fn answer(&mut self, request: &Value, payload: Value) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
-            "type": request["type"], "ok": true, "payload": payload, "error": null}))
-            .await;
-    }
-
-    async fn refuse(&mut self, request: &Value, code: &str) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
-            "type": request["type"], "ok": false, "payload": {},
-            "error": {"code": code, "message": "no", "retryable": false}}))
-            .await;
-    }
-
-    async fn event(&mut self, seq: u64) {
-        self.say(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": seq, "ts": 1,
-            "type": "status", "payload": {}}))
-            .await;
-    }
-
-    async fn say(&mut self, message: Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-    }
-}
-
-fn replay(from: u64, to: u64) -> Value {
-    json!({"fromSeq": from, "toSeq": to, "completed": true, "gap": false})
-}
-
-fn shell(script: &str) -> Missing {
-    Missing::Start(Launch { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] })
-}
-
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), work).await.expect("it takes too long")
 }

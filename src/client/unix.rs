@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
@@ -79,4 +80,15 @@ pub(super) fn let_go_of_output() -> io::Result<()> {
 pub fn end_process(pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill(Pid::from_raw(pid), Signal::SIGKILL)?)
+}
+
+/// Returns whether a process is there and has not ended.
+///
+/// One that has ended and that nobody has asked about yet is still listed; it counts as gone.
+pub fn process_is_alive(pid: u32) -> bool {
+    let Some(number) = i32::try_from(pid).ok().filter(|pid| *pid > 1) else { return false };
+    let listed = kill(Pid::from_raw(number), None) != Err(Errno::ESRCH);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ended = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']));
+    listed && !ended
 }

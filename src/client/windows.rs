@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient};
-use windows_sys::Win32::Foundation::CloseHandle;
+use windows_sys::Win32::Foundation::{CloseHandle, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Threading::{
-    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_TERMINATE, TerminateProcess,
+    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+    TerminateProcess, WaitForSingleObject,
 };
 
 /// A connection to the daemon.
@@ -56,5 +57,20 @@ pub fn end_process(pid: u32) -> io::Result<()> {
         let outcome = if ended == 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
         CloseHandle(process);
         outcome
+    }
+}
+
+/// Returns whether a process is there and has not ended.
+#[expect(unsafe_code, reason = "the standard library watches only its own children")]
+pub fn process_is_alive(pid: u32) -> bool {
+    // SAFETY: the handle is checked before use, used by nobody else and closed once.
+    unsafe {
+        let process = OpenProcess(PROCESS_SYNCHRONIZE, 0, pid);
+        if process.is_null() {
+            return false;
+        }
+        let alive = WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+        CloseHandle(process);
+        alive
     }
 }
