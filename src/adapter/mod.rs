@@ -1,3 +1,5 @@
-//! Protocols, as translations of lines into commands and of events into lines; no IO.
+//! Protocols: lines into what is asked of the daemon, events into lines.
+//!
+//! Each adapter is pure and knows the kernel alone: no IO, no clock, no name is minted, and no adapter names another.
 
 pub mod push;

@@ -6,7 +6,8 @@ use super::console::{ColorChoice, Console, Volume};
 use super::exit::CliError;
 use super::plain::plain_line;
 use super::view::{Echo, Thoughts, View};
-use crate::client::{self, AskError, Client, Launch, Missing, Notice, Place, Settings, Unreachable};
+use crate::client::{self, AskError, Client, Launch, Missing, Notice, Settings, Unreachable};
+use crate::config::paths::Paths;
 
 /// How long a lost connection is sought.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,8 +36,8 @@ impl Context {
     }
 
     /// Returns where things are.
-    pub(crate) fn place(&self) -> Result<Place, CliError> {
-        Place::from_environment(&|name| std::env::var_os(name)).ok_or(CliError::NoHome)
+    pub(crate) fn paths(&self) -> Result<Paths, CliError> {
+        Ok(Paths::from_environment(&|name| std::env::var_os(name))?)
     }
 
     /// Returns a view for people.
@@ -50,7 +51,7 @@ impl Context {
         // The connection speaks up at any time, also while a verb holds the console.
         let mut notes = Console::standard(self.color, self.console.volume);
         Ok(Client::open(Settings {
-            address: self.place()?.address,
+            address: client::address(&self.paths()?),
             missing,
             version: env!("CARGO_PKG_VERSION"),
             environment: client::collect_environment(std::env::vars_os()),

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::client::{AskError, Unreachable};
+use crate::config::paths::PathsError;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +70,9 @@ pub(crate) enum CliError {
         /// What the system said.
         source: io::Error,
     },
-    /// Neither the environment nor the system says where the user's directory is.
-    #[error("no home directory: set HOME or PUSH_HOME")]
-    NoHome,
+    /// Nobody knows where the daemon would be.
+    #[error(transparent)]
+    Paths(#[from] PathsError),
     /// The events that say how a run ended are gone.
     #[error("how the run ended is no longer known: its events are gone")]
     OutcomeGone,
@@ -97,7 +98,7 @@ impl CliError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::USAGE,
-            Self::Ask(AskError::Unreachable(_)) | Self::NoHome => Exit::UNAVAILABLE,
+            Self::Ask(AskError::Unreachable(_)) | Self::Paths(_) => Exit::UNAVAILABLE,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::SUCCESS,
             Self::Ask(AskError::Refused(_) | AskError::Unanswered { .. })
             | Self::Name(_)

@@ -284,7 +284,7 @@ impl Client {
     }
 
     fn silent(&self) -> Unreachable {
-        Unreachable::Silent { path: self.settings.address.path().to_owned() }
+        Unreachable::Silent { path: self.settings.address.socket.clone() }
     }
 }
 

@@ -32,6 +32,6 @@ pub use environment::collect as collect_environment;
 pub use os::{end_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
-pub use socket::{Address, Place};
+pub use socket::{Address, address};
 pub use start::{Launch, Missing, Unreachable};
 pub use watch::{Access, Attached};

@@ -120,7 +120,7 @@ pub(super) async fn connect_or_start(
             (Knock::Busy | Knock::Nobody, Missing::Start(_) | Missing::Leave) => {}
         }
         if Instant::now() >= deadline {
-            return Err(Unreachable::Silent { path: at.path().to_owned() });
+            return Err(Unreachable::Silent { path: at.socket.clone() });
         }
         sleep(backoff.advance(chance())).await;
     }
@@ -147,16 +147,12 @@ async fn knock(at: &Address) -> Result<Knock, Unreachable> {
     } else if matches!(
         kind,
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset
-    ) || error.raw_os_error() == Some(PIPE_BUSY)
-    {
+    ) {
         Ok(Knock::Busy)
     } else {
-        Err(Unreachable::Connect { path: at.path().to_owned(), source: error })
+        Err(Unreachable::Connect { path: at.socket.clone(), source: error })
     }
 }
-
-/// Windows: every instance of the pipe is taken. No Unix error that a socket gives has this number.
-const PIPE_BUSY: i32 = 231;
 
 /// Starts a daemon and waits for its announcement.
 async fn start(launch: &Launch, deadline: Instant) -> Result<Announced, Unreachable> {

@@ -1,6 +1,6 @@
 //! A daemon on a real socket that does what a test's script says.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::*;
+use crate::transport::local::Directory;
 
 /// A daemon that does what its script says.
 pub(crate) struct Daemon {
@@ -38,7 +39,12 @@ impl Daemon {
     pub(crate) fn settings(&self) -> Settings {
         let notices = Arc::clone(&self.notices);
         Settings {
-            address: Address::new(&self.socket as &Path),
+            address: Address {
+                socket: self.socket.clone(),
+                lock: self.dir.path().join("pushd.lock"),
+                pid: self.dir.path().join("pushd.pid"),
+                directory: Directory::Chosen,
+            },
             missing: Missing::Leave,
             version: "0.0.1",
             environment: Environment::new(),

@@ -1,33 +1,15 @@
-//! Sockets and processes as Unix has them.
+//! Processes as Unix has them.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
-
-/// A connection to the daemon.
-pub(super) type Stream = tokio::net::UnixStream;
-
-/// The variable that names the user's directory.
-pub(super) const HOME: &str = "HOME";
-
-/// Connects to the socket at `path`.
-pub(super) async fn connect(path: &Path) -> io::Result<Stream> {
-    Stream::connect(path).await
-}
-
-/// Returns where the socket is unless the user moves it.
-pub(super) fn default_socket(home: &Path, _lookup: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
-    home.join("run").join("pushd.sock")
-}
 
 /// Lets `command` begin a life of its own: another session, the root directory, no descriptor but its first three.
 pub(super) fn detach(command: &mut Command) {

@@ -1,36 +1,14 @@
-//! Pipes and processes as Windows has them.
+//! Processes as Windows has them.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::windows::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient};
 use windows_sys::Win32::Foundation::{CloseHandle, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Threading::{
     CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
     TerminateProcess, WaitForSingleObject,
 };
-
-/// A connection to the daemon.
-pub(super) type Stream = NamedPipeClient;
-
-/// The variable that names the user's directory.
-pub(super) const HOME: &str = "USERPROFILE";
-
-/// Connects to the pipe of that name.
-pub(super) async fn connect(path: &Path) -> io::Result<Stream> {
-    ClientOptions::new().open(path)
-}
-
-/// Returns the pipe's name unless the user changes it.
-pub(super) fn default_socket(_home: &Path, lookup: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
-    let user = lookup("USERNAME").unwrap_or_default();
-    let safe = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
-    let user: String = user.to_string_lossy().chars().map(safe).collect();
-    PathBuf::from(format!(r"\\.\pipe\pushd-{user}"))
-}
 
 /// Lets `command` begin a life of its own, without a console and in the root directory.
 pub(super) fn detach(command: &mut Command) {

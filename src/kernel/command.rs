@@ -1,6 +1,6 @@
 //! What may be asked of a session, by whom, and what is answered.
 
-use super::event::{Criterion, Decision, Event, Opening, Question};
+use super::event::{Criterion, Decision, Opening, Question};
 use super::id::{Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
 use super::refusal::Refusal;
 use super::time::Now;
@@ -317,8 +317,17 @@ pub enum Openness {
 /// Something shown to one listener alone: it takes a number and is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Private {
-    /// An ordinary event.
-    Event(Event),
+    /// Part of the history is missing.
+    Gap {
+        /// Its position.
+        seq: Seq,
+        /// When it was found.
+        at: Now,
+        /// The last event that the listener has seen.
+        seen: Seq,
+        /// What is missing.
+        gap: Gap,
+    },
     /// The baseline after a gap.
     Snapshot {
         /// Its position.

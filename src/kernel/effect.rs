@@ -1,7 +1,7 @@
 //! What the driver is to do, in order.
 
 use super::command::{Private, Reply};
-use super::event::{Event, Intention, Outcome, Settlement, Steering};
+use super::event::{Criterion, Event, Intention, Outcome, Settlement, Steering};
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
 
 /// Names the command that an answer belongs to; the driver chooses the numbers.
@@ -32,6 +32,15 @@ pub enum Effect {
     Reply(Ticket, Reply),
     /// Ask the provider for its next turn.
     Turn(Box<Turn>),
+    /// Intend the tool call of the acceptance check at this position, and report it like a provider's.
+    Check {
+        /// For which run.
+        run: RunId,
+        /// Which check.
+        index: u32,
+        /// What it checks.
+        criterion: Box<Criterion>,
+    },
     /// Use the tool; its start is on disk.
     Execute {
         /// For which run.
@@ -80,6 +89,8 @@ pub enum Report {
     Said(String),
     /// The text is whole.
     SayingDone(MessageId),
+    /// The provider's turn is over; it gets another when all its calls are settled.
+    TurnDone,
     /// Something a person should know.
     Warned {
         /// A word for programs.

@@ -7,7 +7,13 @@
 pub mod command;
 pub mod effect;
 pub mod event;
+pub mod gate;
 pub mod id;
+pub mod ledger;
 pub mod limits;
 pub mod refusal;
+pub mod ring;
+pub mod roster;
+pub mod session;
+pub mod state;
 pub mod time;

@@ -9,8 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The protocol's name and version, in every message.
-pub const PROTOCOL: &str = "push.runtime.v1";
+use super::PROTOCOL;
 
 /// One line of the daemon.
 #[derive(Debug, Clone)]

@@ -33,7 +33,7 @@ const TAIL: u64 = 4 * 1024 * 1024;
 
 /// Shows the log; needs no daemon.
 pub(super) async fn run(args: LogsArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let directory = context.place()?.logs;
+    let directory = context.paths()?.logs;
     let newest = newest(&directory)?.ok_or_else(|| no_log(&directory))?;
     let mut log = Log::open(newest)?;
     for line in log.last(args.lines)? {

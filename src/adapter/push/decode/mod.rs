@@ -1,0 +1,172 @@
+//! Lines of clients into what they ask for: the envelope first, then the payload.
+//!
+//! Nothing is decided here. A line is expected to be one compact JSON object without duplicate keys.
+
+mod ask;
+mod fields;
+mod payload;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+pub use ask::{Ask, Attach, Decide, Environment, Prompt, SessionAsk, StartSession, Token};
+pub use problem::{Bound, Fault, Malformed, Problem};
+
+use serde_json::value::RawValue;
+
+use super::PROTOCOL;
+use super::wire::request::{RequestEnvelope, RequestType};
+use crate::kernel::id::SessionId;
+use fields::{Fields, problem as named, read_text};
+
+/// A request that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The id to answer under; a fresh one is to be made when there is none.
+    pub request_id: Option<String>,
+    /// The type as it was sent.
+    pub kind_name: String,
+    /// The session it names, in the envelope or in the payload.
+    pub session: Option<SessionId>,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// How much a request may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Bytes of a message.
+    pub text: usize,
+    /// Characters of a name: of a session, a model, a provider, a client, a reason.
+    pub name: usize,
+    /// Characters of an id.
+    pub id: usize,
+    /// Bytes of a comment.
+    pub comment: usize,
+    /// Bytes of a path.
+    pub path: usize,
+    /// Bytes of what is said of a repository, and of metadata.
+    pub object: usize,
+    /// How many acceptance criteria a message may have.
+    pub criteria: usize,
+    /// Bytes of the command of a criterion.
+    pub check: usize,
+    /// How many capabilities a client may name.
+    pub capabilities: usize,
+    /// How many variables an environment may have.
+    pub variables: usize,
+    /// Bytes of the names and values of an environment together.
+    pub environment: usize,
+    /// How many entries a page has at most.
+    pub page: u32,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        Self {
+            text: 4 * 1024 * 1024,
+            name: 256,
+            id: 256,
+            comment: 8 * 1024,
+            path: 4 * 1024,
+            object: 256 * 1024,
+            criteria: 64,
+            check: 64 * 1024,
+            capabilities: 64,
+            variables: 4096,
+            environment: 1024 * 1024,
+            page: 1000,
+        }
+    }
+}
+
+/// Reads one line.
+///
+/// # Errors
+///
+/// What is malformed carries as much of its envelope as could be read, so that it can be answered.
+pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Request, Malformed> {
+    let Ok(envelope) = serde_json::from_slice::<RequestEnvelope<'_>>(line) else {
+        return Err(Malformed::unreadable(Problem::NotAnEnvelope));
+    };
+    let head = Head::read(&envelope, limits);
+    match head.understand(&envelope, limits) {
+        Ok((kind_name, session, ask)) => {
+            Ok(Request { request_id: head.request_id.ok().flatten(), kind_name, session, ask })
+        }
+        Err(problem) => Err(head.malformed(&envelope, problem, limits)),
+    }
+}
+
+/// Longer than every word that an envelope may contain.
+const WORD: Bound = Bound::Bytes(64);
+
+/// The parts of an envelope that an answer repeats, each readable or not.
+struct Head {
+    request_id: Result<Option<String>, Problem>,
+    type_name: Result<String, Problem>,
+    session: Result<Option<String>, Problem>,
+}
+
+impl Head {
+    fn read(envelope: &RequestEnvelope<'_>, limits: &DecodeLimits) -> Self {
+        let bound = Bound::Chars(limits.id);
+        Self {
+            // An empty id tells a client nothing: it gets a fresh one, as if it had sent none.
+            request_id: part("requestId", envelope.request_id, bound)
+                .map(|id| id.filter(|id| !id.is_empty())),
+            type_name: needed("type", envelope.r#type, bound),
+            session: match part("sessionId", envelope.session_id, bound) {
+                Ok(Some(id)) if id.is_empty() => Err(named("sessionId".to_owned(), Fault::Empty)),
+                session => session,
+            },
+        }
+    }
+
+    fn understand(
+        &self,
+        envelope: &RequestEnvelope<'_>,
+        limits: &DecodeLimits,
+    ) -> Result<(String, Option<SessionId>, Ask), Problem> {
+        if !matches!(read_text(envelope.v, WORD), Ok(Some(version)) if version == PROTOCOL) {
+            return Err(Problem::Version);
+        }
+        if needed("kind", envelope.kind, WORD)? != "request" {
+            return Err(named("kind".to_owned(), Fault::Word { allowed: "\"request\"" }));
+        }
+        self.request_id.clone()?;
+        let type_name = self.type_name.clone()?;
+        let Some(request) = RequestType::parse(&type_name) else {
+            return Err(Problem::UnknownType { name: type_name });
+        };
+        let session = self.session.clone()?;
+        let fields = Fields::read("payload", envelope.payload)?;
+        let (session, ask) = payload::read(request, session, &fields, limits)?;
+        Ok((type_name, session, ask))
+    }
+
+    fn malformed(self, envelope: &RequestEnvelope<'_>, problem: Problem, limits: &DecodeLimits) -> Malformed {
+        let of_payload = || {
+            let fields = Fields::read("payload", envelope.payload).ok()?;
+            fields.key("sessionId", Bound::Chars(limits.id)).ok().flatten()
+        };
+        Malformed {
+            request_id: self.request_id.ok().flatten(),
+            type_name: self.type_name.ok(),
+            session: self.session.ok().flatten().or_else(of_payload),
+            problem: Box::new(problem),
+        }
+    }
+}
+
+fn part(name: &str, raw: Option<&RawValue>, bound: Bound) -> Result<Option<String>, Problem> {
+    read_text(raw, bound).map_err(|fault| named(name.to_owned(), fault))
+}
+
+fn needed(name: &str, raw: Option<&RawValue>, bound: Bound) -> Result<String, Problem> {
+    match part(name, raw, bound)? {
+        None => Err(named(name.to_owned(), Fault::Missing)),
+        Some(text) if text.is_empty() => Err(named(name.to_owned(), Fault::Empty)),
+        Some(text) => Ok(text),
+    }
+}

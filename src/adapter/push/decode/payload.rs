@@ -1,0 +1,233 @@
+//! The payload of each request.
+
+use std::path::Path;
+
+use super::DecodeLimits;
+use super::ask::{Ask, Attach, Decide, Prompt, SessionAsk, StartSession, Token};
+use super::fields::Fields;
+use super::problem::{Bound, Fault, Problem};
+use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
+use crate::kernel::event::{Criterion, Decision};
+use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
+
+/// Reads what a request asks for, with the session that it names.
+pub(super) fn read(
+    request: RequestType,
+    envelope_session: Option<String>,
+    fields: &Fields<'_>,
+    limits: &DecodeLimits,
+) -> Result<(Option<SessionId>, Ask), Problem> {
+    let reader = Reader { fields, limits };
+    let request = match request {
+        RequestType::Plain(request) => request,
+        RequestType::OfSession(request) => {
+            let Some(id) = reader.session(envelope_session)? else {
+                return Err(fields.fault("sessionId", Fault::Missing));
+            };
+            let ask = reader.session_ask(request)?;
+            return Ok((Some(id.clone()), Ask::Session { id, ask }));
+        }
+    };
+    let ask = match request {
+        PlainRequest::Hello => reader.hello()?,
+        PlainRequest::Ping => Ask::Ping,
+        PlainRequest::StartSession => Ask::StartSession(Box::new(reader.start_session()?)),
+        PlainRequest::ListSessions => reader.list_sessions()?,
+        PlainRequest::ListProviders => Ask::ListProviders,
+        PlainRequest::GetMetrics => Ask::Metrics,
+        PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
+        PlainRequest::ListApprovals => {
+            let session = reader.session(envelope_session)?;
+            return Ok((session.clone(), Ask::ListApprovals { session }));
+        }
+    };
+    // A payload of these names no session of its own; what the envelope says is repeated in the answer.
+    Ok((envelope_session.map(SessionId::from), ask))
+}
+
+struct Reader<'r, 'a> {
+    fields: &'r Fields<'a>,
+    limits: &'r DecodeLimits,
+}
+
+impl Reader<'_, '_> {
+    fn session(&self, envelope: Option<String>) -> Result<Option<SessionId>, Problem> {
+        match (envelope, self.fields.key("sessionId", self.id())?) {
+            (Some(outer), Some(inner)) if outer != inner => Err(Problem::TwoSessions),
+            (outer, inner) => Ok(outer.or(inner).map(SessionId::from)),
+        }
+    }
+
+    fn hello(&self) -> Result<Ask, Problem> {
+        Ok(Ask::Hello {
+            client_name: self.fields.hint("clientName", self.name())?,
+            client_version: self.fields.hint("clientVersion", self.name())?,
+            capabilities: self.fields.texts("capabilities", self.limits.capabilities, self.name())?,
+        })
+    }
+
+    fn start_session(&self) -> Result<StartSession, Problem> {
+        let fields = self.fields;
+        let object = Bound::Bytes(self.limits.object);
+        let word = |name, default: &str| -> Result<String, Problem> {
+            Ok(fields.hint(name, self.name())?.unwrap_or_else(|| default.to_owned()))
+        };
+        Ok(StartSession {
+            mode: word("mode", "interactive")?,
+            provider: word("provider", "playbook")?,
+            sandbox_provider: word("sandboxProvider", "local")?,
+            repo: fields.object("repo", object)?,
+            cwd: self.directory()?,
+            model: fields.hint("model", self.name())?,
+            name: fields.hint("name", self.name())?,
+            metadata: fields.object("metadata", object)?,
+            environment: fields.environment(self.limits)?,
+            idempotency_key: fields.key("idempotencyKey", self.id())?,
+        })
+    }
+
+    fn directory(&self) -> Result<String, Problem> {
+        let path = Bound::Bytes(self.limits.path);
+        if let Some(cwd) = self.fields.hint("cwd", path)? {
+            return absolute(cwd).map_err(|fault| self.fields.fault("cwd", fault));
+        }
+        let repo = self.fields.inner("repo")?;
+        match repo.hint("rootPath", path)? {
+            Some(root) => absolute(root).map_err(|fault| repo.fault("rootPath", fault)),
+            None => Err(Problem::NoDirectory),
+        }
+    }
+
+    fn list_sessions(&self) -> Result<Ask, Problem> {
+        Ok(Ask::ListSessions {
+            limit: self.fields.page("limit", 20, self.limits.page)?,
+            cursor: self.fields.hint("cursor", Bound::Chars(4 * self.limits.id))?,
+            prefix: self.fields.hint("prefix", self.id())?,
+        })
+    }
+
+    fn session_ask(&self, request: SessionRequest) -> Result<SessionAsk, Problem> {
+        Ok(match request {
+            SessionRequest::AttachSession | SessionRequest::ResumeSession => {
+                SessionAsk::Attach(Box::new(self.attach()?))
+            }
+            SessionRequest::SendUserMessage => SessionAsk::Prompt(Box::new(self.prompt()?)),
+            SessionRequest::QueueMessage => SessionAsk::Queue(Box::new(self.prompt()?)),
+            SessionRequest::ListQueue => SessionAsk::ListQueue,
+            SessionRequest::RemoveQueued => {
+                SessionAsk::Unqueue { message: MessageId::from(self.fields.text("messageId", self.id())?) }
+            }
+            SessionRequest::Steer => {
+                SessionAsk::Steer { message: self.message_id()?, text: self.message_text()? }
+            }
+            SessionRequest::SubmitApproval => SessionAsk::Decide(Box::new(self.decide()?)),
+            SessionRequest::CancelRun => SessionAsk::Cancel {
+                run: self.run_id()?,
+                reason: self
+                    .fields
+                    .hint("reason", self.name())?
+                    .unwrap_or_else(|| "user_cancelled".to_owned()),
+            },
+            SessionRequest::GetSessionSnapshot => SessionAsk::Snapshot,
+            SessionRequest::GetSessionMessages => SessionAsk::Messages {
+                after: Seq::new(self.fields.number("afterSeq")?.unwrap_or(0)),
+                limit: self.fields.page("limit", 100, self.limits.page)?,
+            },
+            SessionRequest::RenameSession => {
+                SessionAsk::Rename { name: self.fields.text("name", self.name())? }
+            }
+            SessionRequest::EndSession => SessionAsk::End,
+            SessionRequest::DetachSession => SessionAsk::Detach,
+        })
+    }
+
+    fn attach(&self) -> Result<Attach, Problem> {
+        Ok(Attach {
+            seen: Seq::new(self.fields.number("lastSeenSeq")?.unwrap_or(0)),
+            token: self.fields.hint("attachToken", self.id())?.map(Token::new),
+            read_only: self.fields.flag("readOnly")?.unwrap_or(false),
+            environment: self.fields.environment(self.limits)?,
+        })
+    }
+
+    fn prompt(&self) -> Result<Prompt, Problem> {
+        let criteria = self.fields.objects("acceptanceCriteria", self.limits.criteria)?;
+        Ok(Prompt {
+            message: self.message_id()?,
+            text: self.message_text()?,
+            criteria: criteria
+                .iter()
+                .enumerate()
+                .map(|(at, item)| self.criterion(at, item))
+                .collect::<Result<_, _>>()?,
+            time_limit: self.fields.positive("timeoutMs")?,
+            environment: self.fields.environment(self.limits)?,
+        })
+    }
+
+    fn criterion(&self, at: usize, item: &Fields<'_>) -> Result<Criterion, Problem> {
+        let check = item.text("check", Bound::Bytes(self.limits.check))?;
+        if check.contains('\0') {
+            return Err(item.fault("check", Fault::Nul));
+        }
+        Ok(Criterion {
+            id: item.hint("id", self.id())?.unwrap_or_else(|| format!("check-{}", at + 1)),
+            check,
+            exit_code: item.exit_code("exitCode")?.unwrap_or(0),
+            description: item.hint("description", Bound::Bytes(self.limits.comment))?,
+        })
+    }
+
+    fn decide(&self) -> Result<Decide, Problem> {
+        let fields = self.fields;
+        let decision = match fields.text("decision", self.name())?.as_str() {
+            "approve" => Decision::Approve,
+            "deny" => Decision::Deny,
+            _ => {
+                let allowed = "\"approve\" or \"deny\"";
+                return Err(fields.fault("decision", Fault::Word { allowed }));
+            }
+        };
+        if fields.hint("scope", self.name())?.is_some_and(|scope| scope != "once") {
+            return Err(fields.fault("scope", Fault::Word { allowed: "\"once\"" }));
+        }
+        Ok(Decide {
+            gate: GateId::from(fields.text("approvalId", self.id())?),
+            run: self.run_id()?,
+            decision,
+            choice: fields.hint("choice", self.name())?,
+            comment: fields.hint("comment", Bound::Bytes(self.limits.comment))?,
+            environment: fields.environment(self.limits)?,
+        })
+    }
+
+    fn message_text(&self) -> Result<String, Problem> {
+        self.fields.text("text", Bound::Bytes(self.limits.text))
+    }
+
+    fn message_id(&self) -> Result<Option<MessageId>, Problem> {
+        Ok(self.fields.key("clientMessageId", self.id())?.map(MessageId::from))
+    }
+
+    fn run_id(&self) -> Result<Option<RunId>, Problem> {
+        Ok(self.fields.key("runId", self.id())?.map(RunId::from))
+    }
+
+    const fn id(&self) -> Bound {
+        Bound::Chars(self.limits.id)
+    }
+
+    const fn name(&self) -> Bound {
+        Bound::Chars(self.limits.name)
+    }
+}
+
+fn absolute(path: String) -> Result<String, Fault> {
+    if path.contains('\0') {
+        return Err(Fault::Nul);
+    }
+    if !Path::new(&path).is_absolute() {
+        return Err(Fault::Relative);
+    }
+    Ok(path)
+}

@@ -1,0 +1,189 @@
+//! What is understood.
+
+use super::*;
+use crate::kernel::event::{Criterion, Decision};
+use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
+
+#[test]
+fn hello_needs_nothing_but_itself() {
+    assert_eq!(
+        ask("hello", r#"{"clientName":"push","clientVersion":"0.1.0","capabilities":["approvals"]}"#),
+        Ask::Hello {
+            client_name: Some("push".into()),
+            client_version: Some("0.1.0".into()),
+            capabilities: vec!["approvals".into()],
+        }
+    );
+    let bare = Ask::Hello { client_name: None, client_version: None, capabilities: vec![] };
+    assert_eq!(ask("hello", "{}"), bare);
+}
+
+#[test]
+fn a_payload_may_be_left_out_where_it_says_nothing() {
+    let request = read(r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping"}"#).unwrap();
+    assert_eq!(request.ask, Ask::Ping);
+    let null = r#"{"v":"push.runtime.v1","kind":"request","requestId":"r","type":"ping","payload":null}"#;
+    assert_eq!(read(null).unwrap().ask, Ask::Ping);
+}
+
+#[test]
+fn a_request_without_an_id_is_understood() {
+    for id in ["", r#""requestId":null,"#, r#""requestId":"","#] {
+        let line = format!(r#"{{"v":"push.runtime.v1","kind":"request",{id}"type":"ping","payload":{{}}}}"#);
+        assert_eq!(read(&line).unwrap().request_id, None, "{line}");
+    }
+}
+
+#[test]
+fn start_session_is_read_in_full() {
+    let cwd = here();
+    let payload = format!(
+        r#"{{"mode":"headless","provider":"ollama","sandboxProvider":"modal","cwd":{cwd:?},"model":"m","name":"n",
+"repo":{{"rootPath":"elsewhere","z":1,"a":1e400}},"metadata":{{"source":"cli"}},"environment":{{"PATH":"/bin"}},
+"idempotencyKey":"k"}}"#
+    )
+    .replace('\n', "");
+    let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
+    assert_eq!((start.mode.as_str(), start.provider.as_str()), ("headless", "ollama"));
+    assert_eq!((start.sandbox_provider.as_str(), start.cwd.as_str()), ("modal", cwd));
+    assert_eq!((start.model.as_deref(), start.name.as_deref()), (Some("m"), Some("n")));
+    assert_eq!(start.repo, Some(Json::new(r#"{"rootPath":"elsewhere","z":1,"a":1e400}"#)), "to the letter");
+    assert_eq!(start.metadata, Some(Json::new(r#"{"source":"cli"}"#)));
+    assert_eq!(start.environment.unwrap().variables().get("PATH").map(String::as_str), Some("/bin"));
+    assert_eq!(start.idempotency_key.as_deref(), Some("k"));
+}
+
+#[test]
+fn a_session_takes_its_directory_from_the_repository_when_none_is_said() {
+    let payload = format!(r#"{{"repo":{{"rootPath":{:?}}}}}"#, here());
+    let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
+    assert_eq!(start.cwd, here());
+    assert_eq!((start.mode.as_str(), start.provider.as_str()), ("interactive", "playbook"));
+    assert_eq!(start.sandbox_provider, "local");
+}
+
+#[test]
+fn a_session_is_named_in_the_envelope_in_the_payload_or_in_both() {
+    for (envelope, payload) in [
+        (r#""sessionId":"s","#, "{}"),
+        (r#""sessionId":null,"#, r#"{"sessionId":"s"}"#),
+        ("", r#"{"sessionId":"s"}"#),
+        (r#""sessionId":"s","#, r#"{"sessionId":"s"}"#),
+        (r#""sessionId":"s","#, r#"{"sessionId":null}"#),
+    ] {
+        let request = read(&request(envelope, "end_session", payload)).unwrap();
+        assert_eq!(request.session, Some("s".into()));
+        assert_eq!(request.ask, Ask::Session { id: "s".into(), ask: SessionAsk::End });
+    }
+}
+
+#[test]
+fn attach_and_resume_ask_for_the_same() {
+    for kind in ["attach_session", "resume_session"] {
+        let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
+        else {
+            panic!("another ask")
+        };
+        assert_eq!((attach.seen, attach.read_only), (Seq::new(135), false));
+        assert_eq!(attach.token.map(|token| token.reveal().to_owned()).as_deref(), Some("att_x"));
+        let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":null,"readOnly":true"#) else {
+            panic!("another ask")
+        };
+        assert_eq!((attach.seen, attach.read_only, attach.token), (Seq::ZERO, true, None));
+    }
+}
+
+#[test]
+fn messages_carry_their_criteria() {
+    let fields = r#","clientMessageId":"m","text":"a\u00e4\n","timeoutMs":5,"acceptanceCriteria":[
+{"id":"build","check":"make","exitCode":-1,"description":"builds"},{"check":"true"}]"#
+        .replace('\n', "");
+    let expected = Prompt {
+        message: Some(MessageId::from("m")),
+        text: "aä\n".into(),
+        criteria: vec![
+            Criterion {
+                id: "build".into(),
+                check: "make".into(),
+                exit_code: -1,
+                description: Some("builds".into()),
+            },
+            Criterion { id: "check-2".into(), check: "true".into(), exit_code: 0, description: None },
+        ],
+        time_limit: Some(5),
+        environment: None,
+    };
+    assert_eq!(of_session("send_user_message", &fields), SessionAsk::Prompt(Box::new(expected.clone())));
+    assert_eq!(of_session("queue_message", &fields), SessionAsk::Queue(Box::new(expected)));
+}
+
+#[test]
+fn the_other_requests_of_a_session_are_read() {
+    let message = Some(MessageId::from("m"));
+    for (kind, fields, expected) in [
+        ("detach_session", "", SessionAsk::Detach),
+        ("steer", r#","text":"left""#, SessionAsk::Steer { message: None, text: "left".into() }),
+        ("steer", r#","text":"l","clientMessageId":"m""#, SessionAsk::Steer { message, text: "l".into() }),
+        ("list_queue", "", SessionAsk::ListQueue),
+        ("remove_queued", r#","messageId":"m""#, SessionAsk::Unqueue { message: "m".into() }),
+        ("cancel_run", "", SessionAsk::Cancel { run: None, reason: "user_cancelled".into() }),
+        (
+            "cancel_run",
+            r#","runId":"r","reason":"bored""#,
+            SessionAsk::Cancel { run: Some("r".into()), reason: "bored".into() },
+        ),
+        ("get_session_snapshot", "", SessionAsk::Snapshot),
+        ("get_session_messages", "", SessionAsk::Messages { after: Seq::ZERO, limit: 100 }),
+        (
+            "get_session_messages",
+            r#","afterSeq":7,"limit":1000000"#,
+            SessionAsk::Messages { after: Seq::new(7), limit: 1000 },
+        ),
+        ("rename_session", r#","name":"n""#, SessionAsk::Rename { name: "n".into() }),
+        ("end_session", r#","unknown":[1]"#, SessionAsk::End),
+    ] {
+        assert_eq!(of_session(kind, fields), expected, "{kind}");
+    }
+    let fields =
+        r#","runId":"r","approvalId":"a","decision":"deny","choice":"stop","scope":"once","comment":"c""#;
+    let expected = Decide {
+        gate: GateId::from("a"),
+        run: Some(RunId::from("r")),
+        decision: Decision::Deny,
+        choice: Some("stop".into()),
+        comment: Some("c".into()),
+        environment: None,
+    };
+    assert_eq!(of_session("submit_approval", fields), SessionAsk::Decide(Box::new(expected)));
+}
+
+#[test]
+fn requests_of_the_daemon_are_read() {
+    for (kind, payload, expected) in [
+        ("list_sessions", "{}", Ask::ListSessions { limit: 20, cursor: None, prefix: None }),
+        (
+            "list_sessions",
+            r#"{"limit":5,"cursor":"c","prefix":"sess_0"}"#,
+            Ask::ListSessions { limit: 5, cursor: Some("c".into()), prefix: Some("sess_0".into()) },
+        ),
+        ("list_approvals", "{}", Ask::ListApprovals { session: None }),
+        ("list_approvals", r#"{"sessionId":"s"}"#, Ask::ListApprovals { session: Some("s".into()) }),
+        ("list_providers", "{}", Ask::ListProviders),
+        ("get_metrics", "{}", Ask::Metrics),
+        ("drain", "{}", Ask::Drain { grace_ms: None }),
+        ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
+    ] {
+        assert_eq!(ask(kind, payload), expected, "{kind}");
+    }
+}
+
+#[test]
+fn secrets_do_not_show_in_a_log() {
+    let line = request(
+        "",
+        "attach_session",
+        r#"{"sessionId":"s","attachToken":"att_hidden","environment":{"KEY":"hidden"}}"#,
+    );
+    let shown = format!("{:?}", read(&line).unwrap());
+    assert!(!shown.contains("hidden") && !shown.contains("KEY"), "{shown}");
+}

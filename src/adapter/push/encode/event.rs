@@ -1,0 +1,281 @@
+//! The payload of each event.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::{Head, json};
+use crate::adapter::push::wire::event::{
+    Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
+    CriterionItem, Failure, Headless, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
+    SessionRenamed, SessionStarted, Status, StoppingItem, StructuredError, ToolCall, ToolResult, UserMessage,
+    Warning,
+};
+use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
+use crate::adapter::push::wire::{Raw, raw, some_text, text};
+use crate::kernel::event::{
+    Criterion, Decision, Ending, EventKind, Intention, Message, Opening, OutputStream, Purpose, Question,
+    RunReport, Settlement, Steering, Verdict,
+};
+use crate::kernel::id::{Fingerprint, GateId, RunId};
+
+/// Adds the line of an event.
+#[rustfmt::skip] // An arm a line is a table; the other way it is twice as long as a screen.
+pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+    match kind {
+        EventKind::Said { text } => head.line("assistant_token", out, |out| token(out, text)),
+        EventKind::Thought { text } => head.line("thinking_token", out, |out| token(out, text)),
+        EventKind::CallOutput { call, stream, text } =>
+            head.line("tool_output", out, |out| output(out, call.as_str(), *stream, text)),
+        EventKind::SessionOpened(opening) => head.put("session_started", out, &started(head, opening)),
+        EventKind::SessionRenamed { name } =>
+            head.put("session_renamed", out, &SessionRenamed { name: text(name) }),
+        EventKind::SessionEnded { by } => head.put("session_ended", out, &SessionEnded { by: text(by) }),
+        EventKind::RunStarted(message) => head.put("user_message", out, &user_message(message, None)),
+        EventKind::MessageQueued(queued) =>
+            head.put("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
+        EventKind::MessageUnqueued { message, by } => {
+            let gone = MessageUnqueued { message_id: text(message.as_str()), by: text(by) };
+            head.put("message_unqueued", out, &gone);
+        }
+        EventKind::Steered(steering) => head.put("user_message", out, &steered(steering)),
+        EventKind::Status { source, phase, detail } =>
+            head.put("status", out, &status(source, phase, detail.as_deref())),
+        EventKind::SayingDone { message } =>
+            head.put("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
+        EventKind::CallIntended(intention) => head.put("tool_call", out, &tool_call(intention)),
+        EventKind::CallStarted { call, tool } => {
+            let plain = status("orchestrator", "Executing tool...", Some(tool));
+            head.put("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
+        }
+        EventKind::CallSettled(settlement) => head.put("tool_result", out, &tool_result(settlement)),
+        EventKind::GateOpened(question) => head.put("approval_required", out, &approval(question)),
+        EventKind::GateVoted { gate, decision, by } =>
+            head.put("approval_vote", out, &vote(gate, *decision, by)),
+        EventKind::GateSettled(verdict) => head.put("approval_received", out, &received(verdict)),
+        EventKind::Warned { code, message, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.put("warning", out, &Warning { code, message, detail });
+        }
+        EventKind::Failed { code, message, retryable, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.put("error", out, &Failure { code, message, retryable: *retryable, detail });
+        }
+        EventKind::Stopping { outcome, reason, by } => {
+            let plain = status("orchestrator", "Stopping run...", Some(reason));
+            let stopping = Some(StoppingItem { outcome: (*outcome).into(), by: text(by) });
+            head.put("status", out, &Status { stopping, ..plain });
+        }
+        EventKind::RunRecovered { found } =>
+            head.put("run_recovered", out, &RunRecovered { found: (*found).into() }),
+        EventKind::RunEnded(report) => head.put("run_complete", out, &run_complete(head, report)),
+    }
+}
+
+/// Spells what a gate asks.
+pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
+    ApprovalRequired {
+        approval_id: text(question.gate.as_str()),
+        kind: text(&question.kind),
+        title: text(&question.title),
+        summary: text(&question.summary),
+        details: details(question),
+        options: OPTIONS,
+        expires_at: question.expires.0,
+        call_id: text(question.call.as_str()),
+        needed: question.needed,
+    }
+}
+
+/// Spells the particulars of a gate, with its choices as their last field.
+///
+/// They come last so that a reader of the journal can cut them off and hold the particulars to the letter.
+pub(super) fn details(question: &Question) -> Raw<'_> {
+    if question.choices.is_empty() {
+        return raw(&question.details);
+    }
+    let object = question.details.as_str();
+    let fields = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("");
+    let mut merged = Vec::with_capacity(object.len() + 64);
+    merged.push(b'{');
+    if !fields.is_empty() {
+        merged.extend_from_slice(fields.as_bytes());
+        merged.push(b',');
+    }
+    merged.extend_from_slice(b"\"choices\":");
+    json::value(&mut merged, &question.choices);
+    merged.push(b'}');
+    match serde_json::from_slice::<Box<RawValue>>(&merged) {
+        Ok(merged) => Cow::Owned(merged),
+        Err(_) => Cow::Borrowed(RawValue::NULL),
+    }
+}
+
+/// The two plain answers to an approval.
+pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
+
+impl Head<'_> {
+    fn put<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
+        self.line(type_name, out, |out| json::value(out, payload));
+    }
+}
+
+fn token(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b"{\"text\":");
+    json::string(out, text);
+    out.push(b'}');
+}
+
+fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
+    out.extend_from_slice(b"{\"callId\":");
+    json::string(out, call);
+    out.extend_from_slice(match stream {
+        OutputStream::Out => b",\"stream\":\"stdout\",\"text\":",
+        OutputStream::Err => b",\"stream\":\"stderr\",\"text\":",
+    });
+    json::string(out, text);
+    out.push(b'}');
+}
+
+fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
+    SessionStarted {
+        session_id: text(head.session.as_str()),
+        state: IdleWord::Idle,
+        mode: text(&opening.mode),
+        provider: text(&opening.provider),
+        sandbox_provider: text(&opening.sandbox),
+        cwd: text(&opening.cwd),
+        model: some_text(opening.model.as_ref()),
+        name: some_text(opening.name.as_ref()),
+        repo: opening.repo.as_ref().map(raw),
+        metadata: opening.metadata.as_ref().map(raw),
+    }
+}
+
+fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMessage<'a> {
+    UserMessage {
+        message_id: text(message.message.as_str()),
+        text: text(&message.text),
+        by: text(&message.by),
+        fingerprint: hex(message.fingerprint).into(),
+        acceptance_criteria: message.criteria.iter().map(criterion).collect(),
+        timeout_ms: message.time_limit,
+        delivery: None,
+        queued_run_id: queued.map(|run| text(run.as_str())),
+    }
+}
+
+fn steered(steering: &Steering) -> UserMessage<'_> {
+    UserMessage {
+        message_id: text(steering.message.as_str()),
+        text: text(&steering.text),
+        by: text(&steering.by),
+        fingerprint: hex(steering.fingerprint).into(),
+        acceptance_criteria: Vec::new(),
+        timeout_ms: None,
+        delivery: Some(DeliveryWord::Steer),
+        queued_run_id: None,
+    }
+}
+
+fn hex(fingerprint: Fingerprint) -> String {
+    format!("{:032x}", fingerprint.0)
+}
+
+fn criterion(criterion: &Criterion) -> CriterionItem<'_> {
+    CriterionItem {
+        id: text(&criterion.id),
+        check: text(&criterion.check),
+        exit_code: criterion.exit_code,
+        description: some_text(criterion.description.as_ref()),
+    }
+}
+
+fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Status<'a> {
+    Status {
+        source: text(source),
+        phase: text(phase),
+        detail: detail.map(text),
+        call_id: None,
+        stopping: None,
+    }
+}
+
+fn tool_call(intention: &Intention) -> ToolCall<'_> {
+    let (source, check) = purpose(intention.purpose);
+    ToolCall {
+        source,
+        tool_name: text(&intention.tool),
+        args: raw(&intention.args),
+        call_id: text(intention.call.as_str()),
+        check,
+    }
+}
+
+fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
+    let (source, check) = purpose(settlement.purpose);
+    ToolResult {
+        source,
+        tool_name: text(&settlement.tool),
+        duration_ms: settlement.millis,
+        is_error: match settlement.ending {
+            Ending::Done | Ending::Skipped => false,
+            Ending::Failed | Ending::Cut => true,
+        },
+        text: text(&settlement.text),
+        structured_error: settlement.fault.as_ref().map(|fault| StructuredError {
+            r#type: text(&fault.kind),
+            retryable: fault.retryable,
+            message: text(&fault.message),
+            detail: some_text(fault.detail.as_ref()),
+        }),
+        call_id: text(settlement.call.as_str()),
+        status: settlement.ending.into(),
+        exit_code: settlement.exit_code,
+        check,
+    }
+}
+
+const fn purpose(purpose: Purpose) -> (SourceWord, Option<u32>) {
+    match purpose {
+        Purpose::Work => (SourceWord::Sandbox, None),
+        Purpose::Check(at) => (SourceWord::Acceptance, Some(at)),
+    }
+}
+
+fn vote<'a>(gate: &'a GateId, decision: Decision, by: &'a str) -> ApprovalVote<'a> {
+    ApprovalVote { approval_id: text(gate.as_str()), decision: decision.into(), by: text(by) }
+}
+
+fn received(verdict: &Verdict) -> ApprovalReceived<'_> {
+    ApprovalReceived {
+        approval_id: text(verdict.gate.as_str()),
+        decision: verdict.decision.into(),
+        by: text(&verdict.by),
+        choice: some_text(verdict.choice.as_ref()),
+        comment: some_text(verdict.comment.as_ref()),
+    }
+}
+
+fn run_complete<'a>(head: &Head<'a>, report: &'a RunReport) -> RunComplete<'a> {
+    let asked = report.checks_asked > 0 || !report.checks.is_empty();
+    let passed = report.checks.iter().filter(|check| check.passed).count();
+    let results = report.checks.iter().map(|check| AcceptanceResult {
+        id: text(&check.id),
+        passed: check.passed,
+        exit_code: check.exit_code,
+        output: text(&check.output),
+    });
+    RunComplete {
+        run_id: text(head.run.map_or("", RunId::as_str)),
+        outcome: report.outcome.into(),
+        summary: text(&report.summary),
+        reason: some_text(report.reason.as_ref()),
+        acceptance: asked.then(|| Acceptance {
+            total: report.checks_asked,
+            passed: u32::try_from(passed).unwrap_or(u32::MAX),
+            results: results.collect(),
+        }),
+        headless: Headless { exit_code_hint: report.exit_code },
+    }
+}

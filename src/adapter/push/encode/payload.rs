@@ -1,0 +1,264 @@
+//! The payload of each response, from answers of the kernel and from what the daemon knows.
+
+use serde::Serialize;
+
+use super::event::{OPTIONS, approval, details};
+use super::json;
+use super::row::{MessagePage, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
+use crate::adapter::push::wire::response as wire;
+use crate::adapter::push::wire::{raw, some_text, text};
+use crate::adapter::push::{CAPABILITIES, PROTOCOL};
+use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
+use crate::kernel::id::{GateId, Json, MessageId, RunId, SessionId};
+use crate::kernel::time::Now;
+
+/// The payload of a response: one compact JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload(String);
+
+impl Payload {
+    /// Returns the text of the object.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn of<T: Serialize>(value: &T) -> Self {
+        let mut out = Vec::new();
+        json::value(&mut out, value);
+        // serde_json writes UTF-8 and nothing else.
+        Self(String::from_utf8(out).unwrap_or_default())
+    }
+
+    fn yes(name: &str) -> Self {
+        Self(format!("{{\"{name}\":true}}"))
+    }
+}
+
+/// Answers `hello`.
+pub fn hello(runtime_version: &str) -> Payload {
+    Payload::of(&wire::Hello {
+        runtime_name: "pushd",
+        runtime_version,
+        protocol_version: PROTOCOL,
+        capabilities: &CAPABILITIES,
+    })
+}
+
+/// Answers `ping`.
+pub fn pong(now: Now) -> Payload {
+    Payload::of(&wire::Pong { pong: true, ts: now.0 })
+}
+
+/// Answers `start_session`.
+pub fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition: Repetition) -> Payload {
+    Payload::of(&wire::Started {
+        session_id: session.as_str(),
+        state: phase.into(),
+        attach_token,
+        repeated: repeated(repetition),
+    })
+}
+
+/// Answers `attach_session` and `resume_session`.
+pub fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
+    let gap = match replay.gap {
+        Gap::None => false,
+        Gap::Lost { .. } | Gap::Foreign => true,
+    };
+    Payload::of(&wire::Attached {
+        session_id: session.as_str(),
+        state: phase.into(),
+        replay: wire::ReplayItem {
+            from_seq: replay.from.number(),
+            to_seq: replay.to.number(),
+            completed: !gap,
+            gap,
+        },
+    })
+}
+
+/// Answers `detach_session`.
+pub fn detached() -> Payload {
+    Payload::yes("detached")
+}
+
+/// Answers `send_user_message`.
+pub fn prompted(run: &RunId, repetition: Repetition) -> Payload {
+    Payload::of(&wire::Prompted { run_id: run.as_str(), accepted: true, repeated: repeated(repetition) })
+}
+
+/// Answers `steer`.
+pub fn steered(run: &RunId) -> Payload {
+    prompted(run, Repetition::First)
+}
+
+/// Answers `queue_message`.
+pub fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
+    Payload::of(&wire::Queued { message_id: message.as_str(), run_id: run.as_str(), position })
+}
+
+/// Answers `list_queue`.
+pub fn queue(waiting: &[Waiting]) -> Payload {
+    let messages = waiting.iter().map(|one| wire::QueueItem {
+        message_id: one.message.as_str(),
+        run_id: one.run.as_str(),
+        text: &one.text,
+    });
+    Payload::of(&wire::Queue { messages: messages.collect() })
+}
+
+/// Answers `remove_queued`.
+pub fn unqueued() -> Payload {
+    Payload::yes("removed")
+}
+
+/// Answers `submit_approval` and `cancel_run`.
+pub fn accepted() -> Payload {
+    Payload::yes("accepted")
+}
+
+/// Answers `rename_session`.
+pub fn renamed() -> Payload {
+    Payload::yes("renamed")
+}
+
+/// Answers `end_session`.
+pub fn ended() -> Payload {
+    Payload::yes("ended")
+}
+
+/// Answers `drain`.
+pub fn draining() -> Payload {
+    Payload::yes("draining")
+}
+
+/// Answers `get_session_snapshot`; also the payload of `session_snapshot`.
+pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
+    let opening = &snapshot.opening;
+    Payload::of(&wire::SnapshotItem {
+        state: snapshot.phase.into(),
+        active_run_id: snapshot.run.as_ref().map(|run| text(run.as_str())),
+        last_assistant_text: &snapshot.last_text,
+        pending_approval: snapshot.question.as_ref().map(approval),
+        meta: wire::Meta {
+            provider: &opening.provider,
+            sandbox_provider: &opening.sandbox,
+            model: some_text(opening.model.as_ref()),
+            cwd: &opening.cwd,
+            repo: opening.repo.as_ref().map(raw),
+            name: some_text(snapshot.name.as_ref()),
+            mode: &opening.mode,
+        },
+        last_seq: snapshot.last_seq.number(),
+        last_user_message: said(&snapshot.last_message),
+        queued: snapshot.queued,
+        ended: match snapshot.open {
+            Openness::Open => false,
+            Openness::Ended => true,
+        },
+        last_run: snapshot.last_run.as_ref().map(|(run, outcome, exit_code)| wire::LastRun {
+            run_id: run.as_str(),
+            outcome: (*outcome).into(),
+            exit_code: *exit_code,
+        }),
+        opened_at: snapshot.opened_at.0,
+        updated_at: snapshot.updated_at.0,
+    })
+}
+
+/// Answers `get_session_messages`.
+pub fn messages(page: &MessagePage) -> Payload {
+    let messages = page.messages.iter().map(|row| wire::MessageItem {
+        seq: row.seq.number(),
+        ts: row.at.0,
+        role: match row.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        },
+        message_id: row.message.as_str(),
+        run_id: row.run.as_ref().map(RunId::as_str),
+        text: &row.text,
+    });
+    Payload::of(&wire::Messages {
+        messages: messages.collect(),
+        next_after_seq: page.next_after.number(),
+        done: page.done,
+    })
+}
+
+/// Answers `list_sessions`.
+pub fn sessions(rows: &[SessionRow], next_cursor: Option<&str>) -> Payload {
+    let nothing = Json::new("{}");
+    let sessions = rows.iter().map(|row| wire::SessionItem {
+        session_id: row.session.as_str(),
+        state: row.phase.into(),
+        updated_at: row.updated_at.0,
+        repo: raw(row.repo.as_ref().unwrap_or(&nothing)),
+        cwd: &row.cwd,
+        provider: &row.provider,
+        model: row.model.as_deref(),
+        name: row.name.as_deref(),
+        last_user_message: row.last_message.as_deref(),
+        active_run_id: row.run.as_ref().map(RunId::as_str),
+        pending_approval_id: row.gate.as_ref().map(GateId::as_str),
+    });
+    Payload::of(&wire::Sessions { sessions: sessions.collect(), next_cursor })
+}
+
+/// Answers `list_approvals`.
+pub fn approvals(pending: &[PendingApproval]) -> Payload {
+    let approvals = pending.iter().map(|one| wire::ApprovalItem {
+        session_id: one.session.as_str(),
+        run_id: one.run.as_str(),
+        approval_id: one.question.gate.as_str(),
+        kind: &one.question.kind,
+        title: &one.question.title,
+        summary: &one.question.summary,
+        details: details(&one.question),
+        options: OPTIONS,
+        expires_at: one.question.expires.0,
+        call_id: one.question.call.as_str(),
+        needed: Some(one.question.needed).filter(|needed| *needed != 1),
+    });
+    Payload::of(&wire::Approvals { approvals: approvals.collect() })
+}
+
+/// Answers `list_providers`.
+pub fn providers(rows: &[ProviderRow]) -> Payload {
+    let providers = rows.iter().map(|row| wire::ProviderItem {
+        name: &row.name,
+        models: &row.models,
+        configured: row.configured,
+        default: row.default,
+    });
+    Payload::of(&wire::Providers { providers: providers.collect() })
+}
+
+/// Answers `get_metrics`.
+pub fn metrics(metrics: &Metrics) -> Payload {
+    Payload::of(&wire::MetricsItem {
+        pid: metrics.pid,
+        version: &metrics.version,
+        uptime_seconds: metrics.uptime_seconds,
+        socket: &metrics.socket,
+        sessions: metrics.sessions,
+        resident_sessions: metrics.resident_sessions,
+        active_runs: metrics.active_runs,
+        connections: metrics.connections,
+        events: metrics.events,
+        journal_bytes: metrics.journal_bytes,
+        memory_bytes: metrics.memory_bytes,
+        draining: metrics.draining,
+    })
+}
+
+fn repeated(repetition: Repetition) -> Option<bool> {
+    match repetition {
+        Repetition::First => None,
+        Repetition::Again => Some(true),
+    }
+}
+
+fn said(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}

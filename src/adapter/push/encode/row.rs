@@ -1,0 +1,143 @@
+//! What lists and pages are made of: plain data that the daemon fills in.
+
+use crate::kernel::command::{Phase, Snapshot};
+use crate::kernel::event::Question;
+use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A user.
+    User,
+    /// The assistant.
+    Assistant,
+}
+
+/// A message that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Where it became whole.
+    pub seq: Seq,
+    /// When it became whole.
+    pub at: Now,
+    /// Who said it.
+    pub role: Role,
+    /// Its id.
+    pub message: MessageId,
+    /// In which run.
+    pub run: Option<RunId>,
+    /// What was said.
+    pub text: String,
+}
+
+/// Some messages of a session, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessagePage {
+    /// The messages.
+    pub messages: Vec<MessageRow>,
+    /// Where the next page begins.
+    pub next_after: Seq,
+    /// Whether there is no next page.
+    pub done: bool,
+}
+
+/// A session among others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Its id.
+    pub session: SessionId,
+    /// What it is doing.
+    pub phase: Phase,
+    /// When something last happened.
+    pub updated_at: Now,
+    /// What its client said of the repository.
+    pub repo: Option<Json>,
+    /// The directory of its tools.
+    pub cwd: String,
+    /// Who answers.
+    pub provider: String,
+    /// Which model of the provider.
+    pub model: Option<String>,
+    /// Its name for people.
+    pub name: Option<String>,
+    /// The end of the last user message.
+    pub last_message: Option<String>,
+    /// The active run.
+    pub run: Option<RunId>,
+    /// The oldest open gate.
+    pub gate: Option<GateId>,
+}
+
+impl SessionRow {
+    /// Takes from a snapshot what a list shows.
+    pub fn of(session: &SessionId, snapshot: &Snapshot) -> Self {
+        let opening = &snapshot.opening;
+        Self {
+            session: session.clone(),
+            phase: snapshot.phase,
+            updated_at: snapshot.updated_at,
+            repo: opening.repo.clone(),
+            cwd: opening.cwd.clone(),
+            provider: opening.provider.clone(),
+            model: opening.model.clone(),
+            name: snapshot.name.clone(),
+            last_message: Some(snapshot.last_message.clone()).filter(|text| !text.is_empty()),
+            run: snapshot.run.clone(),
+            gate: snapshot.question.as_ref().map(|question| question.gate.clone()),
+        }
+    }
+}
+
+/// An approval that somebody is to settle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingApproval {
+    /// In which session.
+    pub session: SessionId,
+    /// In which run.
+    pub run: RunId,
+    /// What is asked.
+    pub question: Question,
+}
+
+/// Somebody who answers messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderRow {
+    /// Its name, as `start_session` takes it.
+    pub name: String,
+    /// Its models.
+    pub models: Vec<String>,
+    /// Whether it can be used.
+    pub configured: bool,
+    /// Whether it is the one that is used when none is named.
+    pub default: bool,
+}
+
+/// How the daemon is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metrics {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// For how long it has run.
+    pub uptime_seconds: u64,
+    /// Where it listens.
+    pub socket: String,
+    /// How many sessions are stored.
+    pub sessions: u64,
+    /// How many sessions are in memory.
+    pub resident_sessions: u64,
+    /// How many runs are active.
+    pub active_runs: u64,
+    /// How many clients are connected.
+    pub connections: u64,
+    /// How many events it has recorded.
+    pub events: u64,
+    /// How large its journal is.
+    pub journal_bytes: u64,
+    /// How much memory it uses.
+    pub memory_bytes: u64,
+    /// Whether it takes no new runs.
+    pub draining: bool,
+}

@@ -1,0 +1,163 @@
+//! The error codes of the protocol, and which of them a refusal is.
+
+use std::fmt;
+
+use crate::kernel::refusal::Refusal;
+
+/// A code of the protocol layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// The message carries another version.
+    UnsupportedProtocolVersion,
+    /// The type of the request is not known.
+    UnsupportedRequestType,
+    /// The request is not what its type asks for.
+    InvalidRequest,
+    /// No session has that id.
+    SessionNotFound,
+    /// The client may not do that with the session.
+    AttachForbidden,
+    /// A run is active.
+    RunInProgress,
+    /// No such run is active.
+    NoActiveRun,
+    /// The session never had that approval.
+    ApprovalNotFound,
+    /// The approval is settled.
+    ApprovalExpired,
+    /// No such provider.
+    ProviderNotConfigured,
+    /// Tools cannot run.
+    SandboxUnavailable,
+    /// The daemon failed.
+    InternalError,
+}
+
+impl Code {
+    /// Every code, in the order of the specification.
+    pub const ALL: [Self; 12] = [
+        Self::UnsupportedProtocolVersion,
+        Self::UnsupportedRequestType,
+        Self::InvalidRequest,
+        Self::SessionNotFound,
+        Self::AttachForbidden,
+        Self::RunInProgress,
+        Self::NoActiveRun,
+        Self::ApprovalNotFound,
+        Self::ApprovalExpired,
+        Self::ProviderNotConfigured,
+        Self::SandboxUnavailable,
+        Self::InternalError,
+    ];
+
+    /// Reads a code as it is spelled on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == word)
+    }
+
+    /// Returns the code as it is spelled on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnsupportedProtocolVersion => "UNSUPPORTED_PROTOCOL_VERSION",
+            Self::UnsupportedRequestType => "UNSUPPORTED_REQUEST_TYPE",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::SessionNotFound => "SESSION_NOT_FOUND",
+            Self::AttachForbidden => "ATTACH_FORBIDDEN",
+            Self::RunInProgress => "RUN_IN_PROGRESS",
+            Self::NoActiveRun => "NO_ACTIVE_RUN",
+            Self::ApprovalNotFound => "APPROVAL_NOT_FOUND",
+            Self::ApprovalExpired => "APPROVAL_EXPIRED",
+            Self::ProviderNotConfigured => "PROVIDER_NOT_CONFIGURED",
+            Self::SandboxUnavailable => "SANDBOX_UNAVAILABLE",
+            Self::InternalError => "INTERNAL_ERROR",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a request was not carried out, as the client reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorBody {
+    /// A word for programs.
+    pub code: Code,
+    /// A sentence for people.
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// The particulars.
+    pub detail: Option<String>,
+}
+
+impl ErrorBody {
+    /// Makes an error that trying again does not mend.
+    pub fn lasting(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retryable: false, detail: None }
+    }
+
+    /// Makes an error that may be gone later.
+    pub fn passing(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retryable: true, detail: None }
+    }
+
+    /// Adds the particulars.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+}
+
+/// Spells a refusal of the kernel.
+pub fn refusal(refusal: Refusal) -> ErrorBody {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::RunActive => ErrorBody::passing(Code::RunInProgress, message),
+        Refusal::NoActiveRun => ErrorBody::lasting(Code::NoActiveRun, message),
+        Refusal::UnknownGate => ErrorBody::lasting(Code::ApprovalNotFound, message),
+        Refusal::GateClosed => ErrorBody::lasting(Code::ApprovalExpired, message),
+        Refusal::UnknownChoice => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::KeyConflict => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::NotQueued => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::QueueFull => ErrorBody::passing(Code::InvalidRequest, message),
+        Refusal::TooManySteers => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::TooManyParticipants => ErrorBody::passing(Code::InvalidRequest, message),
+        Refusal::NotEntitled => ErrorBody::lasting(Code::AttachForbidden, message),
+        Refusal::SessionEnded => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::AlreadyOpen => ErrorBody::lasting(Code::InvalidRequest, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_reads_back_as_itself() {
+        for code in Code::ALL {
+            assert_eq!(Code::parse(code.as_str()), Some(code));
+        }
+        assert_eq!(Code::parse("invalid_request"), None);
+    }
+
+    #[test]
+    fn refusals_have_the_codes_of_the_protocol() {
+        for (asked, code, retryable) in [
+            (Refusal::RunActive, Code::RunInProgress, true),
+            (Refusal::NoActiveRun, Code::NoActiveRun, false),
+            (Refusal::UnknownGate, Code::ApprovalNotFound, false),
+            (Refusal::GateClosed, Code::ApprovalExpired, false),
+            (Refusal::NotEntitled, Code::AttachForbidden, false),
+            (Refusal::QueueFull, Code::InvalidRequest, true),
+            (Refusal::KeyConflict, Code::InvalidRequest, false),
+        ] {
+            let body = refusal(asked);
+            assert_eq!((body.code, body.retryable), (code, retryable), "{asked:?}");
+            assert_eq!(body.message, asked.to_string());
+        }
+    }
+}

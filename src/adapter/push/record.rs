@@ -1,0 +1,377 @@
+//! The lossless codec of the journal: an event is kept as the very line that clients are sent.
+//!
+//! `decode_event` is the inverse of [`event_line`](super::encode::event_line). What it does not know it refuses: a
+//! journal written by a later version is not read half.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::encode::{MessageRow, Role};
+use super::wire::event::{
+    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CriterionItem, EventEnvelope, Failure,
+    MessageUnqueued, RunComplete, RunRecovered, SessionEnded, SessionRenamed, SessionStarted, Status, Token,
+    ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
+};
+use super::wire::word::{DeliveryWord, SourceWord};
+use super::wire::{Text, json};
+use crate::kernel::event::{
+    CheckResult, Criterion, Event, EventKind, Fault, Intention, Message, Opening, Purpose, Question,
+    QueuedMessage, RunReport, Settlement, Steering, Verdict,
+};
+use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
+use crate::kernel::time::Now;
+
+/// Why a line is not an event of the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The envelope cannot be read.
+    #[error("cannot read the envelope of an event")]
+    Envelope(#[source] serde_json::Error),
+    /// The payload cannot be read.
+    #[error("cannot read the payload of a {type_name} event at {seq}")]
+    Payload {
+        /// The type of the event.
+        type_name: String,
+        /// Its position.
+        seq: Seq,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The type is not one of those that are kept.
+    #[error("no event is called {type_name}")]
+    UnknownType {
+        /// The type.
+        type_name: String,
+    },
+    /// A field says what it cannot say.
+    #[error("{field} of a {type_name} event at {seq} makes no sense")]
+    Field {
+        /// The type of the event.
+        type_name: String,
+        /// Its position.
+        seq: Seq,
+        /// The field.
+        field: &'static str,
+    },
+}
+
+/// Reads an event back from its line, with or without the newline.
+///
+/// # Errors
+///
+/// Anything that `event_line` does not write is refused, but for fields that it does not know.
+pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
+    let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
+    let kind = Line { envelope: &envelope }.kind()?;
+    Ok(Event {
+        seq: Seq::new(envelope.seq),
+        at: Now(envelope.ts),
+        run: envelope.run_id.map(RunId::from),
+        kind,
+    })
+}
+
+/// Gathers what was said from the events of a session, fed in order.
+///
+/// A text of the assistant is a message once it is whole; what a run leaves unfinished is dropped with the run.
+#[derive(Debug, Clone, Default)]
+pub struct Transcript {
+    saying: String,
+}
+
+impl Transcript {
+    /// Takes an event, and returns the message that it completes.
+    pub fn take(&mut self, event: &Event) -> Option<MessageRow> {
+        let (role, message, text) = match &event.kind {
+            EventKind::RunStarted(message) => (Role::User, &message.message, message.text.clone()),
+            EventKind::Steered(steering) => (Role::User, &steering.message, steering.text.clone()),
+            EventKind::Said { text } => {
+                self.saying.push_str(text);
+                return None;
+            }
+            EventKind::SayingDone { message } => (Role::Assistant, message, std::mem::take(&mut self.saying)),
+            EventKind::RunEnded(_) => {
+                self.saying.clear();
+                return None;
+            }
+            EventKind::SessionOpened(_)
+            | EventKind::SessionRenamed { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::MessageQueued(_)
+            | EventKind::MessageUnqueued { .. }
+            | EventKind::Status { .. }
+            | EventKind::Thought { .. }
+            | EventKind::CallIntended(_)
+            | EventKind::CallStarted { .. }
+            | EventKind::CallOutput { .. }
+            | EventKind::CallSettled(_)
+            | EventKind::GateOpened(_)
+            | EventKind::GateVoted { .. }
+            | EventKind::GateSettled(_)
+            | EventKind::Warned { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Stopping { .. }
+            | EventKind::RunRecovered { .. } => return None,
+        };
+        let (message, run) = (message.clone(), event.run.clone());
+        Some(MessageRow { seq: event.seq, at: event.at, role, message, run, text })
+    }
+}
+
+struct Line<'e, 'a> {
+    envelope: &'e EventEnvelope<'a>,
+}
+
+impl<'a> Line<'_, 'a> {
+    fn kind(&self) -> Result<EventKind, RecordError> {
+        Ok(match self.envelope.r#type.as_ref() {
+            "assistant_token" => EventKind::Said { text: self.payload::<Token<'_>>()?.text.into_owned() },
+            "thinking_token" => EventKind::Thought { text: self.payload::<Token<'_>>()?.text.into_owned() },
+            "tool_output" => {
+                let output: ToolOutput<'_> = self.payload()?;
+                let (call, stream) = (name(output.call_id), output.stream.into());
+                EventKind::CallOutput { call, stream, text: output.text.into_owned() }
+            }
+            "session_started" => EventKind::SessionOpened(Box::new(opening(self.payload()?))),
+            "session_renamed" => {
+                EventKind::SessionRenamed { name: self.payload::<SessionRenamed<'_>>()?.name.into_owned() }
+            }
+            "session_ended" => {
+                EventKind::SessionEnded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() }
+            }
+            "user_message" => self.user_message()?,
+            "message_queued" => self.message_queued()?,
+            "message_unqueued" => {
+                let gone: MessageUnqueued<'_> = self.payload()?;
+                EventKind::MessageUnqueued { message: name(gone.message_id), by: gone.by.into_owned() }
+            }
+            "status" => self.status()?,
+            "assistant_done" => {
+                EventKind::SayingDone { message: name(self.payload::<AssistantDone<'_>>()?.message_id) }
+            }
+            "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
+            "tool_result" => EventKind::CallSettled(Box::new(self.settlement()?)),
+            "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
+            "approval_vote" => {
+                let vote: ApprovalVote<'_> = self.payload()?;
+                let (gate, decision) = (name(vote.approval_id), vote.decision.into());
+                EventKind::GateVoted { gate, decision, by: vote.by.into_owned() }
+            }
+            "approval_received" => EventKind::GateSettled(Box::new(verdict(self.payload()?))),
+            "warning" => {
+                let Warning { code, message, detail } = self.payload()?;
+                let (code, message) = (code.into_owned(), message.into_owned());
+                EventKind::Warned { code, message, detail: owned(detail) }
+            }
+            "error" => {
+                let Failure { code, message, retryable, detail } = self.payload()?;
+                let (code, message) = (code.into_owned(), message.into_owned());
+                EventKind::Failed { code, message, retryable, detail: owned(detail) }
+            }
+            "run_recovered" => {
+                EventKind::RunRecovered { found: self.payload::<RunRecovered>()?.found.into() }
+            }
+            "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
+            other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),
+        })
+    }
+
+    fn user_message(&self) -> Result<EventKind, RecordError> {
+        let message: UserMessage<'_> = self.payload()?;
+        Ok(match message.delivery {
+            None => EventKind::RunStarted(Box::new(self.message(message)?)),
+            Some(DeliveryWord::Steer) => EventKind::Steered(Box::new(Steering {
+                fingerprint: self.fingerprint(&message.fingerprint)?,
+                message: name(message.message_id),
+                text: message.text.into_owned(),
+                by: message.by.into_owned(),
+            })),
+        })
+    }
+
+    fn message_queued(&self) -> Result<EventKind, RecordError> {
+        let mut message: UserMessage<'_> = self.payload()?;
+        let run = message.queued_run_id.take().ok_or_else(|| self.fault("queuedRunId"))?;
+        let queued = QueuedMessage { run: name(run), message: self.message(message)? };
+        Ok(EventKind::MessageQueued(Box::new(queued)))
+    }
+
+    fn message(&self, message: UserMessage<'_>) -> Result<Message, RecordError> {
+        Ok(Message {
+            fingerprint: self.fingerprint(&message.fingerprint)?,
+            message: name(message.message_id),
+            text: message.text.into_owned(),
+            criteria: message.acceptance_criteria.into_iter().map(criterion).collect(),
+            time_limit: message.timeout_ms,
+            by: message.by.into_owned(),
+        })
+    }
+
+    fn fingerprint(&self, digits: &str) -> Result<Fingerprint, RecordError> {
+        let number = u128::from_str_radix(digits, 16).map_err(|_| self.fault("fingerprint"))?;
+        Ok(Fingerprint(number))
+    }
+
+    fn status(&self) -> Result<EventKind, RecordError> {
+        let status: Status<'_> = self.payload()?;
+        let detail = owned(status.detail);
+        Ok(match (status.call_id, status.stopping) {
+            (None, None) => EventKind::Status {
+                source: status.source.into_owned(),
+                phase: status.phase.into_owned(),
+                detail,
+            },
+            (Some(call), _) => {
+                EventKind::CallStarted { call: name(call), tool: detail.ok_or_else(|| self.fault("detail"))? }
+            }
+            (None, Some(stopping)) => EventKind::Stopping {
+                outcome: stopping.outcome.into(),
+                reason: detail.ok_or_else(|| self.fault("detail"))?,
+                by: stopping.by.into_owned(),
+            },
+        })
+    }
+
+    fn intention(&self) -> Result<Intention, RecordError> {
+        let call: ToolCall<'_> = self.payload()?;
+        Ok(Intention {
+            call: name(call.call_id),
+            tool: call.tool_name.into_owned(),
+            args: json(&call.args),
+            purpose: self.purpose(call.source, call.check)?,
+        })
+    }
+
+    fn settlement(&self) -> Result<Settlement, RecordError> {
+        let result: ToolResult<'_> = self.payload()?;
+        Ok(Settlement {
+            call: name(result.call_id),
+            tool: result.tool_name.into_owned(),
+            purpose: self.purpose(result.source, result.check)?,
+            millis: result.duration_ms,
+            ending: result.status.into(),
+            exit_code: result.exit_code,
+            text: result.text.into_owned(),
+            fault: result.structured_error.map(|error| Fault {
+                kind: error.r#type.into_owned(),
+                retryable: error.retryable,
+                message: error.message.into_owned(),
+                detail: owned(error.detail),
+            }),
+        })
+    }
+
+    fn purpose(&self, source: SourceWord, check: Option<u32>) -> Result<Purpose, RecordError> {
+        match source {
+            SourceWord::Sandbox => Ok(Purpose::Work),
+            SourceWord::Acceptance => check.map(Purpose::Check).ok_or_else(|| self.fault("check")),
+        }
+    }
+
+    fn question(&self) -> Result<Question, RecordError> {
+        let approval: ApprovalRequired<'_> = self.payload()?;
+        let (details, choices) = split(&approval.details);
+        Ok(Question {
+            gate: name(approval.approval_id),
+            call: name(approval.call_id),
+            kind: approval.kind.into_owned(),
+            title: approval.title.into_owned(),
+            summary: approval.summary.into_owned(),
+            details,
+            choices,
+            needed: approval.needed,
+            expires: Now(approval.expires_at),
+        })
+    }
+
+    fn payload<T: Deserialize<'a>>(&self) -> Result<T, RecordError> {
+        serde_json::from_str(self.envelope.payload.get()).map_err(|source| RecordError::Payload {
+            type_name: self.envelope.r#type.clone().into_owned(),
+            seq: Seq::new(self.envelope.seq),
+            source,
+        })
+    }
+
+    fn fault(&self, field: &'static str) -> RecordError {
+        let type_name = self.envelope.r#type.clone().into_owned();
+        RecordError::Field { type_name, seq: Seq::new(self.envelope.seq), field }
+    }
+}
+
+/// Takes the choices out of the particulars of a gate, where they are the last field.
+///
+/// Particulars without such a field stay as they are: a record is never unreadable for what a provider put into them.
+fn split(details: &RawValue) -> (Json, Vec<String>) {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(details.get()).unwrap_or_default();
+    let parts = fields.get("choices").and_then(|list| {
+        let choices: Vec<String> = serde_json::from_str(list.get()).ok()?;
+        let rest = details.get().strip_suffix('}')?.strip_suffix(list.get())?.strip_suffix("\"choices\":")?;
+        Some((Json::new(format!("{}}}", rest.strip_suffix(',').unwrap_or(rest))), choices))
+    });
+    parts.unwrap_or_else(|| (json(details), Vec::new()))
+}
+
+fn opening(started: SessionStarted<'_>) -> Opening {
+    Opening {
+        mode: started.mode.into_owned(),
+        provider: started.provider.into_owned(),
+        model: owned(started.model),
+        sandbox: started.sandbox_provider.into_owned(),
+        cwd: started.cwd.into_owned(),
+        repo: started.repo.as_deref().map(json),
+        metadata: started.metadata.as_deref().map(json),
+        name: owned(started.name),
+    }
+}
+
+fn criterion(item: CriterionItem<'_>) -> Criterion {
+    Criterion {
+        id: item.id.into_owned(),
+        check: item.check.into_owned(),
+        exit_code: item.exit_code,
+        description: owned(item.description),
+    }
+}
+
+fn verdict(received: ApprovalReceived<'_>) -> Verdict {
+    Verdict {
+        gate: name(received.approval_id),
+        decision: received.decision.into(),
+        choice: owned(received.choice),
+        by: received.by.into_owned(),
+        comment: owned(received.comment),
+    }
+}
+
+fn report(complete: RunComplete<'_>) -> RunReport {
+    let (checks_asked, results) =
+        complete.acceptance.map_or((0, Vec::new()), |acceptance| (acceptance.total, acceptance.results));
+    RunReport {
+        outcome: complete.outcome.into(),
+        reason: owned(complete.reason),
+        summary: complete.summary.into_owned(),
+        checks: results
+            .into_iter()
+            .map(|result| CheckResult {
+                id: result.id.into_owned(),
+                passed: result.passed,
+                exit_code: result.exit_code,
+                output: result.output.into_owned(),
+            })
+            .collect(),
+        checks_asked,
+        exit_code: complete.headless.exit_code_hint,
+    }
+}
+
+fn name<T: From<String>>(text: Text<'_>) -> T {
+    T::from(text.into_owned())
+}
+
+fn owned(text: Option<Text<'_>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}

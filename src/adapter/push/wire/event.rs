@@ -1,0 +1,263 @@
+//! The payloads of events.
+//!
+//! Each type is written and read: what is shown to clients is what the journal keeps, so nothing may be lost here.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::word::{
+    DecisionWord, DeliveryWord, EndingWord, FoundWord, IdleWord, OutcomeWord, SourceWord, StreamWord,
+};
+use super::{Raw, Text};
+
+/// The envelope of an event, read from a line; what it carries is read in a second step.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::adapter::push) struct EventEnvelope<'a> {
+    pub(in crate::adapter::push) run_id: Option<String>,
+    pub(in crate::adapter::push) seq: u64,
+    pub(in crate::adapter::push) ts: u64,
+    #[serde(borrow)]
+    pub(in crate::adapter::push) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(in crate::adapter::push) payload: &'a RawValue,
+}
+
+macro_rules! payloads {
+    ($($(#[$doc:meta])* struct $name:ident<'a> { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(in crate::adapter::push) struct $name<'a> {
+            $($(#[$field_doc])* pub(in crate::adapter::push) $field: $type,)*
+        }
+    )*};
+}
+
+payloads! {
+    /// `session_started`
+    struct SessionStarted<'a> {
+        session_id: Text<'a>,
+        state: IdleWord,
+        mode: Text<'a>,
+        provider: Text<'a>,
+        sandbox_provider: Text<'a>,
+        cwd: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repo: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<Raw<'a>>,
+    }
+
+    /// `session_renamed`
+    struct SessionRenamed<'a> {
+        name: Text<'a>,
+    }
+
+    /// `session_ended`
+    struct SessionEnded<'a> {
+        by: Text<'a>,
+    }
+
+    /// `user_message` and `message_queued`
+    struct UserMessage<'a> {
+        message_id: Text<'a>,
+        text: Text<'a>,
+        by: Text<'a>,
+        fingerprint: Text<'a>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        acceptance_criteria: Vec<CriterionItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delivery: Option<DeliveryWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        queued_run_id: Option<Text<'a>>,
+    }
+
+    /// A check that must pass after the run.
+    struct CriterionItem<'a> {
+        id: Text<'a>,
+        check: Text<'a>,
+        exit_code: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<Text<'a>>,
+    }
+
+    /// `message_unqueued`
+    struct MessageUnqueued<'a> {
+        message_id: Text<'a>,
+        by: Text<'a>,
+    }
+
+    /// `status`: what a run is busy with, the start of a tool when it has a call, the stop of a run when it says so.
+    struct Status<'a> {
+        source: Text<'a>,
+        phase: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call_id: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stopping: Option<StoppingItem<'a>>,
+    }
+
+    /// How a run that is being stopped will end.
+    struct StoppingItem<'a> {
+        outcome: OutcomeWord,
+        by: Text<'a>,
+    }
+
+    /// `thinking_token` and `assistant_token`
+    struct Token<'a> {
+        text: Text<'a>,
+    }
+
+    /// `assistant_done`
+    struct AssistantDone<'a> {
+        message_id: Text<'a>,
+    }
+
+    /// `tool_call`
+    struct ToolCall<'a> {
+        source: SourceWord,
+        tool_name: Text<'a>,
+        args: Raw<'a>,
+        call_id: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<u32>,
+    }
+
+    /// `tool_output`
+    struct ToolOutput<'a> {
+        call_id: Text<'a>,
+        stream: StreamWord,
+        text: Text<'a>,
+    }
+
+    /// `tool_result`
+    struct ToolResult<'a> {
+        source: SourceWord,
+        tool_name: Text<'a>,
+        duration_ms: u64,
+        is_error: bool,
+        text: Text<'a>,
+        structured_error: Option<StructuredError<'a>>,
+        call_id: Text<'a>,
+        status: EndingWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<u32>,
+    }
+
+    /// What went wrong with a tool.
+    struct StructuredError<'a> {
+        r#type: Text<'a>,
+        retryable: bool,
+        message: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+    }
+
+    /// `approval_required`
+    struct ApprovalRequired<'a> {
+        approval_id: Text<'a>,
+        kind: Text<'a>,
+        title: Text<'a>,
+        summary: Text<'a>,
+        details: Raw<'a>,
+        options: [DecisionWord; 2],
+        expires_at: u64,
+        call_id: Text<'a>,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        needed: u32,
+    }
+
+    /// `approval_vote`
+    struct ApprovalVote<'a> {
+        approval_id: Text<'a>,
+        decision: DecisionWord,
+        by: Text<'a>,
+    }
+
+    /// `approval_received`
+    struct ApprovalReceived<'a> {
+        approval_id: Text<'a>,
+        decision: DecisionWord,
+        by: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        choice: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        comment: Option<Text<'a>>,
+    }
+
+    /// `warning`
+    struct Warning<'a> {
+        code: Text<'a>,
+        message: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+    }
+
+    /// `error`
+    struct Failure<'a> {
+        code: Text<'a>,
+        message: Text<'a>,
+        retryable: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+    }
+
+    /// `run_complete`
+    struct RunComplete<'a> {
+        run_id: Text<'a>,
+        outcome: OutcomeWord,
+        summary: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        acceptance: Option<Acceptance<'a>>,
+        headless: Headless,
+    }
+
+    /// What became of the acceptance criteria.
+    struct Acceptance<'a> {
+        total: u32,
+        passed: u32,
+        results: Vec<AcceptanceResult<'a>>,
+    }
+
+    /// What became of one criterion.
+    struct AcceptanceResult<'a> {
+        id: Text<'a>,
+        passed: bool,
+        exit_code: Option<i32>,
+        output: Text<'a>,
+    }
+}
+
+/// `run_recovered`
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::adapter::push) struct RunRecovered {
+    pub(in crate::adapter::push) found: FoundWord,
+}
+
+/// What a script needs of a finished run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::adapter::push) struct Headless {
+    pub(in crate::adapter::push) exit_code_hint: u8,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn is_one(number: &u32) -> bool {
+    *number == 1
+}

@@ -1,0 +1,230 @@
+//! The payloads of responses, and of the snapshot that is shown to one client alone.
+
+use serde::Serialize;
+
+use super::event::ApprovalRequired;
+use super::word::{OutcomeWord, StateWord};
+use super::{Raw, Text};
+
+macro_rules! payloads {
+    ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(in crate::adapter::push) struct $name $(<$life>)? {
+            $($(#[$field_doc])* pub(in crate::adapter::push) $field: $type,)*
+        }
+    )*};
+}
+
+payloads! {
+    /// Why a request was not carried out.
+    struct ProtocolError<'a> {
+        code: &'static str,
+        message: &'a str,
+        retryable: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    }
+
+    /// `hello`
+    struct Hello<'a> {
+        runtime_name: &'static str,
+        runtime_version: &'a str,
+        protocol_version: &'static str,
+        capabilities: &'a [&'a str],
+    }
+
+    /// `ping`
+    struct Pong {
+        pong: bool,
+        ts: u64,
+    }
+
+    /// `start_session`
+    struct Started<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        attach_token: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repeated: Option<bool>,
+    }
+
+    /// `attach_session` and `resume_session`
+    struct Attached<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        replay: ReplayItem,
+    }
+
+    /// What is sent again.
+    struct ReplayItem {
+        from_seq: u64,
+        to_seq: u64,
+        completed: bool,
+        gap: bool,
+    }
+
+    /// `send_user_message` and `steer`
+    struct Prompted<'a> {
+        run_id: &'a str,
+        accepted: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repeated: Option<bool>,
+    }
+
+    /// `queue_message`
+    struct Queued<'a> {
+        message_id: &'a str,
+        run_id: &'a str,
+        position: usize,
+    }
+
+    /// `list_queue`
+    struct Queue<'a> {
+        messages: Vec<QueueItem<'a>>,
+    }
+
+    /// A message that waits.
+    struct QueueItem<'a> {
+        message_id: &'a str,
+        run_id: &'a str,
+        text: &'a str,
+    }
+
+    /// `get_session_messages`
+    struct Messages<'a> {
+        messages: Vec<MessageItem<'a>>,
+        next_after_seq: u64,
+        done: bool,
+    }
+
+    /// A message that was said.
+    struct MessageItem<'a> {
+        seq: u64,
+        ts: u64,
+        role: &'static str,
+        message_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<&'a str>,
+        text: &'a str,
+    }
+
+    /// `list_sessions`
+    struct Sessions<'a> {
+        sessions: Vec<SessionItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<&'a str>,
+    }
+
+    /// A session among others.
+    struct SessionItem<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        updated_at: u64,
+        repo: Raw<'a>,
+        cwd: &'a str,
+        provider: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_user_message: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        active_run_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pending_approval_id: Option<&'a str>,
+    }
+
+    /// `list_approvals`
+    struct Approvals<'a> {
+        approvals: Vec<ApprovalItem<'a>>,
+    }
+
+    /// A pending approval with its place: the fields of `approval_required` after those of the place.
+    struct ApprovalItem<'a> {
+        session_id: &'a str,
+        run_id: &'a str,
+        approval_id: &'a str,
+        kind: &'a str,
+        title: &'a str,
+        summary: &'a str,
+        details: Raw<'a>,
+        options: [super::word::DecisionWord; 2],
+        expires_at: u64,
+        call_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        needed: Option<u32>,
+    }
+
+    /// `list_providers`
+    struct Providers<'a> {
+        providers: Vec<ProviderItem<'a>>,
+    }
+
+    /// Somebody who answers messages.
+    struct ProviderItem<'a> {
+        name: &'a str,
+        models: &'a [String],
+        configured: bool,
+        default: bool,
+    }
+
+    /// `get_metrics`
+    struct MetricsItem<'a> {
+        pid: u32,
+        version: &'a str,
+        uptime_seconds: u64,
+        socket: &'a str,
+        sessions: u64,
+        resident_sessions: u64,
+        active_runs: u64,
+        connections: u64,
+        events: u64,
+        journal_bytes: u64,
+        memory_bytes: u64,
+        draining: bool,
+    }
+
+    /// `session_snapshot` and `get_session_snapshot`
+    struct SnapshotItem<'a> {
+        state: StateWord,
+        active_run_id: Option<Text<'a>>,
+        last_assistant_text: &'a str,
+        pending_approval: Option<ApprovalRequired<'a>>,
+        meta: Meta<'a>,
+        last_seq: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_user_message: Option<&'a str>,
+        queued: usize,
+        ended: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_run: Option<LastRun<'a>>,
+        opened_at: u64,
+        updated_at: u64,
+    }
+
+    /// What does not change while a session goes on, but for its name.
+    struct Meta<'a> {
+        provider: &'a str,
+        sandbox_provider: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        cwd: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repo: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Text<'a>>,
+        mode: &'a str,
+    }
+
+    /// How the last run ended.
+    struct LastRun<'a> {
+        run_id: &'a str,
+        outcome: OutcomeWord,
+        exit_code: u8,
+    }
+}

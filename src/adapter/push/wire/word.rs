@@ -1,0 +1,91 @@
+//! The closed vocabularies: each word of the wire beside the word of the kernel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::command::Phase;
+use crate::kernel::event::{Decision, Ending, Found, Outcome, OutputStream};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub(in crate::adapter::push) enum $wire {
+            $(#[serde(rename = $word)] $variant),+
+        }
+
+        impl From<$kernel> for $wire {
+            fn from(word: $kernel) -> Self {
+                match word {
+                    $($kernel::$variant => Self::$variant),+
+                }
+            }
+        }
+
+        impl From<$wire> for $kernel {
+            fn from(word: $wire) -> Self {
+                match word {
+                    $($wire::$variant => Self::$variant),+
+                }
+            }
+        }
+    };
+}
+
+words!(
+    /// What a session is doing.
+    StateWord is Phase {
+        Idle = "idle",
+        Running = "running",
+        Waiting = "awaiting_approval",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+);
+words!(
+    /// How a run ended.
+    OutcomeWord is Outcome { Success = "success", Failed = "failed", Cancelled = "cancelled", Denied = "denied" }
+);
+words!(
+    /// Yes or no.
+    DecisionWord is Decision { Approve = "approve", Deny = "deny" }
+);
+words!(
+    /// Where a tool printed something.
+    StreamWord is OutputStream { Out = "stdout", Err = "stderr" }
+);
+words!(
+    /// How a use of a tool ended.
+    EndingWord is Ending { Done = "done", Failed = "failed", Skipped = "skipped", Cut = "cut" }
+);
+words!(
+    /// What a returning daemon found a run doing.
+    FoundWord is Found { Working = "working", Waiting = "waiting", Unknown = "unknown", Stopping = "stopping" }
+);
+
+/// The only state that a session begins in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::adapter::push) enum IdleWord {
+    /// Nothing was asked yet.
+    #[serde(rename = "idle")]
+    Idle,
+}
+
+/// How a message came into a run that was active already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::adapter::push) enum DeliveryWord {
+    /// It steers the run.
+    #[serde(rename = "steer")]
+    Steer,
+}
+
+/// Why a tool is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::adapter::push) enum SourceWord {
+    /// The provider asked for it.
+    #[serde(rename = "sandbox")]
+    Sandbox,
+    /// It checks the run.
+    #[serde(rename = "acceptance")]
+    Acceptance,
+}

@@ -1,0 +1,319 @@
+//! Where everything is: the home of the daemon, its socket, its state and its logs.
+//!
+//! Paths are worked out from the environment and nothing else; nothing is created, opened or checked on disk here.
+//! Relative ones are refused: the daemon and its clients have different working directories and must mean one place.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Where everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// The home of it all, `~/.push`; moved by `PUSH_HOME`.
+    pub home: PathBuf,
+    /// The owner-only directory of what belongs to the running daemon.
+    pub run: PathBuf,
+    /// The socket (on Windows the name of the pipe); moved by `PUSHD_SOCKET`.
+    pub socket: PathBuf,
+    /// Who decided where the socket is.
+    pub socket_place: SocketPlace,
+    /// The process id of the running daemon, beside its socket.
+    pub pid: PathBuf,
+    /// The lock that a daemon holds for life, beside its socket.
+    pub lock: PathBuf,
+    /// The database and what belongs to it.
+    pub state: PathBuf,
+    /// The logs.
+    pub logs: PathBuf,
+}
+
+/// Who decided where the socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketPlace {
+    /// It is in the run directory, which is ours to put in order.
+    Default,
+    /// `PUSHD_SOCKET` names it, and its directory is not ours to change.
+    Chosen,
+}
+
+/// Why the paths cannot be worked out.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PathsError {
+    /// Nobody knows where the user's home is.
+    #[error("cannot find your home directory; set PUSH_HOME to an absolute path")]
+    NoHome,
+    /// A variable holds a path that means different places to different processes.
+    #[error("{variable} must be an absolute path, not {}", .path.display())]
+    Relative {
+        /// The variable.
+        variable: &'static str,
+        /// What it holds.
+        path: PathBuf,
+    },
+    /// `PUSHD_SOCKET` names no file.
+    #[error("PUSHD_SOCKET must name a socket, not {}", .path.display())]
+    NoSocketName {
+        /// What it holds.
+        path: PathBuf,
+    },
+    /// The system cannot hold an address this long.
+    #[error("the socket path {} has {length} bytes, this system takes at most {limit}; set PUSHD_SOCKET to a shorter one", .path.display())]
+    SocketTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// The longest that fits.
+        limit: usize,
+    },
+}
+
+impl Paths {
+    /// Works out the paths from the variables that `variable` looks up; an empty one counts as absent.
+    ///
+    /// With `PUSHD_SOCKET`, lock and pid file stand beside that socket under its own name (`x.sock` has `x.lock` and
+    /// `x.pid`, any other `x` the same), so that daemons at different sockets of one directory do not meet. A named
+    /// pipe has no directory: its lock and pid file are in the run directory.
+    pub fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        Self::on(SOCKETS, variable)
+    }
+
+    fn on(sockets: Sockets, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        let home = match absolute("PUSH_HOME", variable)? {
+            Some(home) => home,
+            None => user_home(variable)?.join(".push"),
+        };
+        let run = home.join("run");
+        let (socket, socket_place) = match (chosen_socket(sockets, variable)?, sockets) {
+            (Some(socket), _) => (socket, SocketPlace::Chosen),
+            (None, Sockets::File { .. }) => (run.join("pushd.sock"), SocketPlace::Default),
+            (None, Sockets::Pipe) => (pipe_of(variable), SocketPlace::Default),
+        };
+        let beside = match (sockets, socket_place) {
+            (Sockets::File { limit }, _) => {
+                check_length(&socket, limit)?;
+                socket.clone()
+            }
+            (Sockets::Pipe, SocketPlace::Default) => run.join("pushd"),
+            (Sockets::Pipe, SocketPlace::Chosen) => run.join(pipe_base(&socket)),
+        };
+        Ok(Self {
+            pid: sibling(&beside, ".pid"),
+            lock: sibling(&beside, ".lock"),
+            state: home.join("state"),
+            logs: home.join("logs"),
+            home,
+            run,
+            socket,
+            socket_place,
+        })
+    }
+}
+
+/// What this system calls a local socket.
+#[derive(Debug, Clone, Copy)]
+enum Sockets {
+    /// A file whose path has at most `limit` bytes.
+    File { limit: usize },
+    /// A named pipe.
+    Pipe,
+}
+
+fn absolute(
+    name: &'static str,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Option<PathBuf>, PathsError> {
+    let Some(path) = present(name, variable).map(PathBuf::from) else { return Ok(None) };
+    if path.is_absolute() { Ok(Some(path)) } else { Err(PathsError::Relative { variable: name, path }) }
+}
+
+fn present(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    variable(name).filter(|value| !value.is_empty())
+}
+
+fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+    // On Windows HOME is a habit of some shells and not the user's directory.
+    let told =
+        present("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());
+    told.or_else(|| directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()))
+        .ok_or(PathsError::NoHome)
+}
+
+fn chosen_socket(
+    sockets: Sockets,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Option<PathBuf>, PathsError> {
+    match sockets {
+        Sockets::File { .. } => {
+            let socket = absolute(SOCKET, variable)?;
+            match socket {
+                Some(path) if !names_a_file(&path) => Err(PathsError::NoSocketName { path }),
+                socket => Ok(socket),
+            }
+        }
+        Sockets::Pipe => match present(SOCKET, variable).map(PathBuf::from) {
+            Some(path) if pipe_base(&path).is_empty() => Err(PathsError::NoSocketName { path }),
+            socket => Ok(socket),
+        },
+    }
+}
+
+/// Whether `path` ends in a plain name: `a/` and `a/.` name a directory, whatever `Path` makes of them.
+fn names_a_file(path: &Path) -> bool {
+    let last = path.as_os_str().as_encoded_bytes().rsplit(|&byte| byte == b'/').next();
+    path.file_name().is_some_and(|name| last == Some(name.as_encoded_bytes()))
+}
+
+fn check_length(socket: &Path, limit: usize) -> Result<(), PathsError> {
+    let length = socket.as_os_str().len();
+    if length <= limit {
+        return Ok(());
+    }
+    Err(PathsError::SocketTooLong { path: socket.to_owned(), length, limit })
+}
+
+/// The pipe of this user, `\\.\pipe\pushd-<user>`.
+fn pipe_of(variable: &dyn Fn(&str) -> Option<OsString>) -> PathBuf {
+    let user = present("USERNAME", variable).unwrap_or_default();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
+    let name: String =
+        user.to_string_lossy().chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    PathBuf::from(format!("{PIPES}pushd-{name}"))
+}
+
+/// The name of a pipe without the place where all pipes are, as one file name; empty if it is no pipe.
+fn pipe_base(pipe: &Path) -> String {
+    let pipe = pipe.to_string_lossy();
+    pipe.strip_prefix(PIPES).unwrap_or_default().replace(['\\', '/', ':'], "_")
+}
+
+/// The path beside `socket` with `ending` for its own `.sock`, or after a name that has none.
+fn sibling(socket: &Path, ending: &str) -> PathBuf {
+    let name = socket.file_name().unwrap_or_default();
+    let stem = match socket.extension() {
+        Some(extension) if extension == "sock" => socket.file_stem().unwrap_or(name),
+        _ => name,
+    };
+    let mut sibling: OsString = OsStr::to_owned(stem);
+    sibling.push(ending);
+    socket.with_file_name(sibling)
+}
+
+const SOCKET: &str = "PUSHD_SOCKET";
+
+const PIPES: &str = r"\\.\pipe\";
+
+/// A path and the zero byte behind it must fit: 108 bytes on Linux, 104 on the systems of the BSD line.
+const SOCKETS: Sockets = if cfg!(windows) {
+    Sockets::Pipe
+} else if cfg!(target_os = "linux") {
+    Sockets::File { limit: 107 }
+} else {
+    Sockets::File { limit: 103 }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_under_the_home_of_the_user() {
+        let paths = files(&[("HOME", "/home/ann")]).unwrap();
+        assert_eq!(
+            paths,
+            Paths {
+                home: "/home/ann/.push".into(),
+                run: "/home/ann/.push/run".into(),
+                socket: "/home/ann/.push/run/pushd.sock".into(),
+                socket_place: SocketPlace::Default,
+                pid: "/home/ann/.push/run/pushd.pid".into(),
+                lock: "/home/ann/.push/run/pushd.lock".into(),
+                state: "/home/ann/.push/state".into(),
+                logs: "/home/ann/.push/logs".into(),
+            }
+        );
+    }
+
+    #[test]
+    fn push_home_moves_it_all() {
+        let paths =
+            files(&[("HOME", "/home/ann"), ("PUSH_HOME", "/srv/push"), ("PUSHD_SOCKET", "")]).unwrap();
+        assert_eq!(paths.socket, Path::new("/srv/push/run/pushd.sock"));
+        assert_eq!(paths.state, Path::new("/srv/push/state"));
+        assert_eq!(paths.logs, Path::new("/srv/push/logs"));
+    }
+
+    #[test]
+    fn pushd_socket_moves_the_socket_with_its_lock_and_pid_file() {
+        for (socket, lock, pid) in [
+            ("/run/x/pushd.sock", "/run/x/pushd.lock", "/run/x/pushd.pid"),
+            ("/run/x/two.sock", "/run/x/two.lock", "/run/x/two.pid"),
+            ("/run/x/three", "/run/x/three.lock", "/run/x/three.pid"),
+            ("/run/x/four.pid", "/run/x/four.pid.lock", "/run/x/four.pid.pid"),
+            ("/run/x/.sock", "/run/x/.sock.lock", "/run/x/.sock.pid"),
+        ] {
+            let paths = files(&[("HOME", "/home/ann"), ("PUSHD_SOCKET", socket)]).unwrap();
+            assert_eq!(paths.socket_place, SocketPlace::Chosen);
+            assert_eq!(paths.socket, Path::new(socket));
+            assert_eq!((paths.lock, paths.pid), (lock.into(), pid.into()));
+            assert_eq!(paths.state, Path::new("/home/ann/.push/state"));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_absolute_is_refused() {
+        let relative = |variable| PathsError::Relative { variable, path: "there".into() };
+        assert_eq!(files(&[("PUSH_HOME", "there")]), Err(relative("PUSH_HOME")));
+        assert_eq!(files(&[("HOME", "/h"), ("PUSHD_SOCKET", "there")]), Err(relative("PUSHD_SOCKET")));
+    }
+
+    #[test]
+    fn a_socket_needs_a_name() {
+        for path in ["/", "/run/x/..", "/run/x/", "/run/x/."] {
+            let refused = Err(PathsError::NoSocketName { path: path.into() });
+            assert_eq!(files(&[("HOME", "/h"), ("PUSHD_SOCKET", path)]), refused);
+        }
+        let refused = Err(PathsError::NoSocketName { path: r"C:\x".into() });
+        assert_eq!(on(Sockets::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"C:\x")]), refused);
+    }
+
+    #[test]
+    fn a_socket_path_over_the_limit_names_the_way_out() {
+        let longest = format!("/{}", "x".repeat(106));
+        assert!(files(&[("HOME", "/h"), ("PUSHD_SOCKET", &longest)]).is_ok());
+        let longer = format!("{longest}x");
+        let error = files(&[("HOME", "/h"), ("PUSHD_SOCKET", &longer)]).unwrap_err();
+        assert!(
+            error.to_string().contains("108 bytes") && error.to_string().contains("PUSHD_SOCKET"),
+            "{error}"
+        );
+        let error = files(&[("HOME", &longest)]).unwrap_err();
+        assert!(matches!(error, PathsError::SocketTooLong { limit: 107, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_is_named_after_its_user() {
+        let paths = on(Sockets::Pipe, &[("HOME", "/h"), ("USERNAME", r"Dom\Jörg O'Neil-2.x_")]).unwrap();
+        assert_eq!(paths.socket, Path::new(r"\\.\pipe\pushd-Dom_J_rg_O_Neil-2.x_"));
+        assert_eq!(paths.lock, paths.run.join("pushd.lock"));
+        let paths = on(Sockets::Pipe, &[("HOME", "/h"), ("PUSHD_SOCKET", r"\\.\pipe\mine")]).unwrap();
+        assert_eq!(paths.socket, Path::new(r"\\.\pipe\mine"));
+        assert_eq!((paths.lock, paths.pid), (paths.run.join("mine.lock"), paths.run.join("mine.pid")));
+    }
+
+    #[test]
+    fn the_home_is_found_without_any_variable() {
+        assert!(Paths::from_environment(&|_| None).is_ok());
+    }
+
+    fn files(variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
+        on(Sockets::File { limit: 107 }, variables)
+    }
+
+    fn on(sockets: Sockets, variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
+        let lookup = |name: &str| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
+        };
+        Paths::on(sockets, &lookup)
+    }
+}

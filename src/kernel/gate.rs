@@ -1,0 +1,68 @@
+//! A question that holds a run, and the votes on it.
+//!
+//! Any `needed` of those entitled settle it, whichever way they agree. A voter is the source its connection stands
+//! for, so opening a second connection gives nobody a second vote.
+
+use std::collections::BTreeMap;
+
+use super::command::Decide;
+use super::event::{Decision, Question};
+use super::refusal::Refusal;
+
+/// An open gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// What it asks.
+    pub question: Question,
+    /// Who voted what.
+    pub votes: BTreeMap<String, Decision>,
+}
+
+impl Gate {
+    /// Opens a gate.
+    pub const fn new(question: Question) -> Self {
+        Self { question, votes: BTreeMap::new() }
+    }
+
+    /// Tells whether one more vote settles the gate.
+    pub fn settles(&self, voter: &str, decision: Decision) -> bool {
+        let agreeing = self.votes.iter().filter(|(who, vote)| *who != voter && **vote == decision).count();
+        agreeing + 1 >= self.question.needed as usize
+    }
+
+    /// Returns the choice that a vote stands for: the first for yes and the last for no unless it names one.
+    ///
+    /// No choice at all for a gate of plain yes or no. A choice that the gate does not offer, or one that
+    /// contradicts the decision (only the last is a no), is refused.
+    pub fn choice(&self, vote: &Decide) -> Result<Option<String>, Refusal> {
+        let choices = &self.question.choices;
+        let (Some(first), Some(last)) = (choices.first(), choices.last()) else {
+            return if vote.choice.is_none() { Ok(None) } else { Err(Refusal::UnknownChoice) };
+        };
+        let chosen = match (&vote.choice, vote.decision) {
+            (Some(named), _) => {
+                choices.iter().find(|choice| *choice == named).ok_or(Refusal::UnknownChoice)?
+            }
+            (None, Decision::Approve) => first,
+            (None, Decision::Deny) => last,
+        };
+        let denies = chosen == last;
+        if denies == (vote.decision == Decision::Deny) {
+            Ok(Some(chosen.clone()))
+        } else {
+            Err(Refusal::UnknownChoice)
+        }
+    }
+}
+
+/// The first choice for a tool whose end nobody knows: use it once more.
+pub const RUN_AGAIN: &str = "run_again";
+/// The second: go on without it.
+pub const SKIP: &str = "skip";
+/// The last: end the run.
+pub const STOP: &str = "stop";
+
+/// Returns the choices for a tool whose end nobody knows.
+pub fn unknown_choices() -> Vec<String> {
+    [RUN_AGAIN, SKIP, STOP].map(String::from).to_vec()
+}

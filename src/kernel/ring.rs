@@ -1,0 +1,123 @@
+//! The bounded memory of recent events, for listeners that keep up or come back soon.
+//!
+//! It never grows past its bound and never blocks: who falls out of it is fed from the journal.
+
+use std::collections::VecDeque;
+
+use super::id::Seq;
+
+/// Something that covers a run of positions.
+pub trait Span {
+    /// The first position.
+    fn first(&self) -> Seq;
+    /// The last position.
+    fn last(&self) -> Seq;
+    /// What it costs to keep.
+    fn weight(&self) -> usize;
+}
+
+/// Recent spans, oldest first.
+#[derive(Debug)]
+pub struct Ring<T> {
+    spans: VecDeque<T>,
+    weight: usize,
+    limit: usize,
+    /// The last position that is no longer here.
+    behind: Seq,
+}
+
+/// What a listener at some position gets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tail<T> {
+    /// The spans after its position, oldest first; the first may begin before it.
+    Spans(Vec<T>),
+    /// Its position has fallen out.
+    Behind,
+}
+
+impl<T: Span + Clone> Ring<T> {
+    /// Makes a ring for the events after `behind` that keeps about `limit` of weight.
+    pub const fn new(behind: Seq, limit: usize) -> Self {
+        Self { spans: VecDeque::new(), weight: 0, limit, behind }
+    }
+
+    /// Adds the newest span and lets the oldest go.
+    pub fn push(&mut self, span: T) {
+        self.weight += span.weight();
+        self.spans.push_back(span);
+        while self.weight > self.limit && self.spans.len() > 1 {
+            if let Some(old) = self.spans.pop_front() {
+                self.weight -= old.weight();
+                self.behind = old.last();
+            }
+        }
+    }
+
+    /// Returns what follows `seen`, at most about `limit` of weight.
+    pub fn after(&self, seen: Seq, limit: usize) -> Tail<T> {
+        if seen < self.behind {
+            return Tail::Behind;
+        }
+        let start = self.spans.partition_point(|span| span.last() <= seen);
+        let mut weight = 0;
+        let mut spans = Vec::new();
+        for span in self.spans.range(start..) {
+            if weight > 0 && weight + span.weight() > limit {
+                break;
+            }
+            weight += span.weight();
+            spans.push(span.clone());
+        }
+        Tail::Spans(spans)
+    }
+
+    /// Returns the newest position that was added.
+    pub fn newest(&self) -> Seq {
+        self.spans.back().map_or(self.behind, Span::last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Pair(u64, u64);
+
+    impl Span for Pair {
+        fn first(&self) -> Seq {
+            Seq::new(self.0)
+        }
+        fn last(&self) -> Seq {
+            Seq::new(self.1)
+        }
+        fn weight(&self) -> usize {
+            10
+        }
+    }
+
+    #[test]
+    fn a_listener_gets_exactly_what_it_missed() {
+        let ring = filled();
+        assert_eq!(ring.after(Seq::new(4), 100), Tail::Spans(vec![Pair(5, 6), Pair(9, 9)]));
+        assert_eq!(ring.after(Seq::new(5), 100), Tail::Spans(vec![Pair(5, 6), Pair(9, 9)]));
+        assert_eq!(ring.after(Seq::new(8), 100), Tail::Spans(vec![Pair(9, 9)]));
+        assert_eq!(ring.after(Seq::new(9), 100), Tail::Spans(vec![]));
+    }
+
+    #[test]
+    fn who_fell_out_is_told_so() {
+        let ring = filled();
+        assert_eq!(ring.after(Seq::new(1), 100), Tail::Behind);
+        assert_eq!(ring.after(Seq::new(2), 10), Tail::Spans(vec![Pair(3, 4)]));
+        assert_eq!(ring.newest(), Seq::new(9));
+    }
+
+    fn filled() -> Ring<Pair> {
+        let mut ring = Ring::new(Seq::ZERO, 30);
+        for pair in [Pair(1, 2), Pair(3, 4), Pair(5, 6), Pair(9, 9)] {
+            ring.push(pair);
+        }
+        ring
+    }
+}

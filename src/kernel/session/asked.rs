@@ -1,0 +1,184 @@
+//! Commands: each is judged against the state and gets exactly one answer.
+
+use super::Session;
+use super::effects::Effects;
+use crate::kernel::command::{Answer, Caller, Command, Openness, Prompt, Repetition, Reply, Steer, Waiting};
+use crate::kernel::effect::Ticket;
+use crate::kernel::event::{EventKind, Message, Opening, Outcome, QueuedMessage, Steering};
+use crate::kernel::id::{MessageId, RunId, Seq};
+use crate::kernel::ledger::Scope;
+use crate::kernel::refusal::Refusal;
+use crate::kernel::time::Now;
+
+impl Session {
+    pub(super) fn answer(
+        &mut self,
+        ticket: Ticket,
+        caller: &Caller,
+        command: Command,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let reply = match command {
+            Command::Open(opening) => self.open(caller, *opening, now, fx),
+            Command::Prompt(prompt) => self.prompt(caller, *prompt, now, fx),
+            Command::Queue(prompt) => self.queue(caller, *prompt, now, fx),
+            Command::Unqueue { message } => self.unqueue(caller, message, now, fx),
+            Command::ListQueue => Ok(self.waiting()),
+            Command::Steer(steer) => self.steer(caller, *steer, now, fx),
+            Command::Decide(vote) => self.decide(caller, &vote, now, fx),
+            Command::Cancel { run, reason } => self.cancel(caller, run.as_ref(), reason, now, fx),
+            Command::Attach { seen, rights } => self.attach(caller, seen, rights, now, fx),
+            Command::Detach => {
+                self.roster.leave(caller.id);
+                fx.unsubscribe(caller.id);
+                Ok(Answer::Detached)
+            }
+            Command::Describe => Ok(Answer::Described(Box::new(self.snapshot()))),
+            Command::Rename { name } => self.rename(caller, name, now, fx),
+            Command::End => self.end(caller, now, fx),
+        };
+        fx.reply(ticket, reply);
+    }
+
+    fn open(&mut self, caller: &Caller, opening: Opening, now: Now, fx: &mut Effects) -> Reply {
+        if self.state.opening.is_some() {
+            return Err(Refusal::AlreadyOpen);
+        }
+        self.listen(caller, self.issued, fx)?;
+        self.record(EventKind::SessionOpened(Box::new(opening)), now, fx);
+        Ok(Answer::Opened(self.state.phase()))
+    }
+
+    fn prompt(&mut self, caller: &Caller, prompt: Prompt, now: Now, fx: &mut Effects) -> Reply {
+        if let Some(run) = self.repeated(caller, Scope::Prompt, &prompt)? {
+            self.listen(caller, self.issued, fx)?;
+            return Ok(Answer::Prompted { run, repeated: Repetition::Again });
+        }
+        if self.state.run.is_some() {
+            return Err(Refusal::RunActive);
+        }
+        self.listen(caller, self.issued, fx)?;
+        let run = prompt.run.clone();
+        self.begin(run.clone(), message(prompt, caller), now, fx);
+        Ok(Answer::Prompted { run, repeated: Repetition::First })
+    }
+
+    fn queue(&mut self, caller: &Caller, prompt: Prompt, now: Now, fx: &mut Effects) -> Reply {
+        if let Some(run) = self.repeated(caller, Scope::Prompt, &prompt)? {
+            let ahead = self.state.queue.iter().position(|queued| queued.run == run);
+            return Ok(Answer::Queued { run, ahead: ahead.map_or(0, |ahead| ahead + 1) });
+        }
+        let run = prompt.run.clone();
+        if self.state.run.is_none() {
+            self.begin(run.clone(), message(prompt, caller), now, fx);
+            return Ok(Answer::Queued { run, ahead: 0 });
+        }
+        if self.state.queue.len() >= self.limits.queue {
+            return Err(Refusal::QueueFull);
+        }
+        let queued = QueuedMessage { run: run.clone(), message: message(prompt, caller) };
+        self.record_for(None, EventKind::MessageQueued(Box::new(queued)), now, fx);
+        Ok(Answer::Queued { run, ahead: self.state.queue.len() })
+    }
+
+    fn unqueue(&mut self, caller: &Caller, message: MessageId, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).prompt)?;
+        if !self.state.queue.iter().any(|queued| queued.message.message == message) {
+            return Err(Refusal::NotQueued);
+        }
+        let by = caller.source.clone();
+        self.record_for(None, EventKind::MessageUnqueued { message, by }, now, fx);
+        Ok(Answer::Unqueued)
+    }
+
+    fn steer(&mut self, caller: &Caller, steer: Steer, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).prompt)?;
+        let key = (Scope::Steer, steer.message.clone());
+        if let Some(run) = self.state.ledger.recall(&key, steer.fingerprint)? {
+            return Ok(Answer::Steered(run.clone()));
+        }
+        // Once the provider is done there is no turn left that a message could reach.
+        let reachable = self.state.run.as_ref().filter(|run| run.stopping.is_none() && self.finish.is_none());
+        let run = reachable.ok_or(Refusal::NoActiveRun)?;
+        if run.steers.len() >= self.limits.steers {
+            return Err(Refusal::TooManySteers);
+        }
+        let answer = Answer::Steered(run.id.clone());
+        let Steer { message, text, fingerprint } = steer;
+        let steering = Steering { message, text, fingerprint, by: caller.source.clone() };
+        self.record(EventKind::Steered(Box::new(steering)), now, fx);
+        Ok(answer)
+    }
+
+    fn cancel(
+        &mut self,
+        caller: &Caller,
+        run: Option<&RunId>,
+        reason: String,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        let active = self.state.run.as_ref().ok_or(Refusal::NoActiveRun)?;
+        if run.is_some_and(|run| *run != active.id) {
+            return Err(Refusal::NoActiveRun);
+        }
+        self.stop(Outcome::Cancelled, reason, &caller.source, now, fx);
+        Ok(Answer::Cancelling)
+    }
+
+    fn rename(&mut self, caller: &Caller, name: String, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        self.record_for(None, EventKind::SessionRenamed { name }, now, fx);
+        Ok(Answer::Renamed)
+    }
+
+    fn end(&mut self, caller: &Caller, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        if self.state.run.is_some() {
+            return Err(Refusal::RunActive);
+        }
+        if self.state.open == Openness::Open {
+            self.record_for(None, EventKind::SessionEnded { by: caller.source.clone() }, now, fx);
+        }
+        Ok(Answer::Ended)
+    }
+
+    fn waiting(&self) -> Answer {
+        let waiting = self.state.queue.iter().map(|queued| Waiting {
+            message: queued.message.message.clone(),
+            run: queued.run.clone(),
+            text: queued.message.text.clone(),
+        });
+        Answer::Queue(waiting.collect())
+    }
+
+    /// Attaches a speaker that does not listen yet; it gets the events after `seen`.
+    fn listen(&mut self, caller: &Caller, seen: Seq, fx: &mut Effects) -> Result<(), Refusal> {
+        if !self.roster.contains(caller.id) {
+            self.roster.join(caller.id, caller.rights, self.limits.participants)?;
+            fx.subscribe(caller.id, seen);
+        }
+        Ok(())
+    }
+
+    /// Returns the run of a repeated message, or `None` for a new one that may be taken.
+    fn repeated(&self, caller: &Caller, scope: Scope, prompt: &Prompt) -> Result<Option<RunId>, Refusal> {
+        self.entitled(self.roster.rights(caller).prompt)?;
+        let known = self.state.ledger.recall(&(scope, prompt.message.clone()), prompt.fingerprint)?.cloned();
+        if known.is_none() && self.state.open == Openness::Ended {
+            return Err(Refusal::SessionEnded);
+        }
+        Ok(known)
+    }
+
+    pub(super) fn entitled(&self, right: bool) -> Result<(), Refusal> {
+        if right { Ok(()) } else { Err(Refusal::NotEntitled) }
+    }
+}
+
+fn message(prompt: Prompt, caller: &Caller) -> Message {
+    let Prompt { run: _, message, text, criteria, time_limit, fingerprint } = prompt;
+    Message { message, text, criteria, time_limit, fingerprint, by: caller.source.clone() }
+}

@@ -1,0 +1,56 @@
+//! Listeners: what each gets again, and what is said when the history between has a hole.
+
+use super::Session;
+use super::effects::Effects;
+use crate::kernel::command::{Answer, Caller, Gap, Private, Replay, Reply, Rights};
+use crate::kernel::id::Seq;
+use crate::kernel::time::Now;
+
+impl Session {
+    pub(super) fn attach(
+        &mut self,
+        caller: &Caller,
+        seen: Seq,
+        rights: Rights,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Reply {
+        self.roster.join(caller.id, caller.rights.and(rights), self.limits.participants)?;
+        let gap = self.gap_after(seen);
+        let newest = self.state.last_seq;
+        let replay = match gap {
+            // A number within the reservation may have been private; nothing is missing, so nothing is sent twice.
+            Gap::None => Replay { from: seen.next(), to: newest.max(seen), gap },
+            Gap::Lost { .. } | Gap::Foreign => Replay { from: newest.next(), to: newest, gap },
+        };
+        let after = match gap {
+            Gap::None => seen.min(self.issued),
+            Gap::Lost { .. } | Gap::Foreign => self.show_baseline(caller, seen, gap, now, fx),
+        };
+        fx.subscribe(caller.id, after);
+        Ok(Answer::Attached { phase: self.state.phase(), replay })
+    }
+
+    /// Tells whether everything after `seen` can be sent.
+    ///
+    /// Every number up to the end of the reservation counts as issued: a crash may have lost which of them were.
+    fn gap_after(&self, seen: Seq) -> Gap {
+        if seen > self.reserved {
+            Gap::Foreign
+        } else if seen < self.floor {
+            Gap::Lost { earliest: self.floor.next() }
+        } else {
+            Gap::None
+        }
+    }
+
+    /// Sends the listener a baseline under numbers of its own, and returns the position where it goes on.
+    fn show_baseline(&mut self, caller: &Caller, seen: Seq, gap: Gap, now: Now, fx: &mut Effects) -> Seq {
+        let snapshot = Box::new(self.snapshot());
+        let seq = self.issue(fx);
+        fx.show_to(caller.id, Private::Gap { seq, at: now, seen, gap });
+        let seq = self.issue(fx);
+        fx.show_to(caller.id, Private::Snapshot { seq, at: now, snapshot });
+        seq
+    }
+}

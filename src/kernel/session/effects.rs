@@ -1,0 +1,82 @@
+//! The order of what is to be done.
+//!
+//! Whatever the judging code asks for first, the driver gets: what must happen at once, what must be kept, the answer,
+//! whom to feed, what is shown, and at last what the outside world may see change. The promises of order hold by construction.
+
+use crate::kernel::command::{Private, Reply};
+use crate::kernel::effect::{Effect, Ticket, Turn};
+use crate::kernel::event::{Criterion, Event, Intention};
+use crate::kernel::id::{ParticipantId, RunId, Seq};
+
+/// Effects, gathered by when they are due.
+#[derive(Debug, Default)]
+pub struct Effects {
+    at_once: Vec<Effect>,
+    reserve: Option<Seq>,
+    keep: Vec<Effect>,
+    answers: Vec<Effect>,
+    feeds: Vec<Effect>,
+    show: Vec<Effect>,
+    afterwards: Vec<Effect>,
+    checkpoint: Option<Seq>,
+}
+
+impl Effects {
+    pub(super) fn stop(&mut self, run: RunId) {
+        self.at_once.push(Effect::Stop(run));
+    }
+
+    pub(super) fn reserve(&mut self, end: Seq) {
+        self.reserve = Some(end);
+    }
+
+    pub(super) fn keep_and_show(&mut self, event: Event) {
+        self.show.push(Effect::Show(event.seq));
+        self.keep.push(Effect::Persist(event));
+    }
+
+    pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        self.answers.push(Effect::Reply(ticket, reply));
+    }
+
+    pub(super) fn subscribe(&mut self, who: ParticipantId, after: Seq) {
+        self.feeds.push(Effect::Subscribe { who, after });
+    }
+
+    pub(super) fn unsubscribe(&mut self, who: ParticipantId) {
+        self.feeds.push(Effect::Unsubscribe(who));
+    }
+
+    pub(super) fn show_to(&mut self, who: ParticipantId, what: Private) {
+        self.feeds.push(Effect::ShowTo(who, what));
+    }
+
+    pub(super) fn turn(&mut self, turn: Turn) {
+        self.afterwards.push(Effect::Turn(Box::new(turn)));
+    }
+
+    pub(super) fn check(&mut self, run: RunId, index: u32, criterion: Criterion) {
+        self.afterwards.push(Effect::Check { run, index, criterion: Box::new(criterion) });
+    }
+
+    pub(super) fn execute(&mut self, run: RunId, intention: Intention) {
+        self.afterwards.push(Effect::Execute { run, intention: Box::new(intention) });
+    }
+
+    pub(super) fn checkpoint(&mut self, at: Seq) {
+        self.checkpoint = Some(at);
+    }
+
+    /// Returns the effects in the order in which they are to be carried out.
+    pub(super) fn into_list(self) -> Vec<Effect> {
+        let mut list = self.at_once;
+        list.extend(self.reserve.map(Effect::Reserve));
+        list.extend(self.keep);
+        list.extend(self.checkpoint.map(Effect::Checkpoint));
+        list.extend(self.answers);
+        list.extend(self.feeds);
+        list.extend(self.show);
+        list.extend(self.afterwards);
+        list
+    }
+}

@@ -1,0 +1,198 @@
+//! A living session: judges inputs against the state, records what follows, and says what is to be done.
+//!
+//! The rooms: [`effects`] orders what is to be done, `asked` answers commands, `running` drives the active run,
+//! `deciding` settles gates, `attaching` serves listeners. Only [`Session::record`] changes the state, by folding.
+
+mod asked;
+mod attaching;
+mod deciding;
+pub mod effects;
+mod running;
+
+use super::command::{Caller, Command, Snapshot};
+use super::effect::{Effect, Finish, Report, Ticket};
+use super::event::{Event, EventKind};
+use super::id::{GateId, ParticipantId, RunId, Seq};
+use super::limits::Limits;
+use super::roster::Roster;
+use super::state::{Stage, State};
+use super::time::Now;
+use effects::Effects;
+
+/// Everything that can happen to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Somebody asks for something, and gets exactly one answer.
+    Command {
+        /// Under which number the answer is expected.
+        ticket: Ticket,
+        /// Who asks.
+        caller: Caller,
+        /// For what.
+        command: Command,
+    },
+    /// The provider or a tool of a run reports.
+    Report {
+        /// The run.
+        run: RunId,
+        /// What it says.
+        report: Report,
+    },
+    /// The moment named by [`Session::next_deadline`] has come.
+    Deadline,
+    /// The session was restored; the first input of its new life.
+    Recovered {
+        /// Fresh names, at least [`Session::unknown_calls`] of them.
+        gates: Vec<GateId>,
+    },
+    /// A connection is gone.
+    Gone(ParticipantId),
+}
+
+/// A session and what belongs to its present life alone.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    state: State,
+    /// The last number that was issued.
+    issued: Seq,
+    /// The last number that may be issued without another reservation.
+    reserved: Seq,
+    /// The last position whose event is gone.
+    floor: Seq,
+    roster: Roster,
+    /// What the provider said at its end; asked again after a restart.
+    finish: Option<Finish>,
+    /// While the provider has its turn: how many steering messages it was told of.
+    turn: Option<usize>,
+    since_checkpoint: u64,
+}
+
+impl Session {
+    /// Makes a session to which nothing has happened.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            state: State::default(),
+            issued: Seq::ZERO,
+            reserved: Seq::ZERO,
+            floor: Seq::ZERO,
+            roster: Roster::default(),
+            finish: None,
+            turn: None,
+            since_checkpoint: 0,
+        }
+    }
+
+    /// Brings a session back from a checkpoint and the events after it.
+    ///
+    /// `reserved` is the end of the last reservation that is on disk: numbers go on above it, because any number up
+    /// to it may have been shown. `floor` is the last position whose event retention has removed.
+    pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, floor: Seq) -> Self {
+        let mut session = Self { state: from, floor, ..Self::new(limits) };
+        for event in tail {
+            session.state.fold(event, &limits);
+        }
+        session.since_checkpoint = tail.len() as u64;
+        session.reserved = reserved.max(session.state.last_seq);
+        session.issued = session.reserved;
+        session
+    }
+
+    /// Advances the session by one input.
+    ///
+    /// The effects are to be carried out in order: an event is kept before it is shown, and an answer comes before
+    /// the events that its command caused.
+    #[must_use = "dropping effects loses replies and events"]
+    pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        let mut fx = Effects::default();
+        self.expire(now, &mut fx);
+        match input {
+            Input::Command { ticket, caller, command } => self.answer(ticket, &caller, command, now, &mut fx),
+            Input::Report { run, report } => self.report(&run, report, now, &mut fx),
+            Input::Deadline => {}
+            Input::Recovered { gates } => self.recover(gates, now, &mut fx),
+            Input::Gone(who) => self.roster.leave(who),
+        }
+        if self.since_checkpoint >= self.limits.checkpoint_every {
+            self.since_checkpoint = 0;
+            fx.checkpoint(self.state.last_seq);
+        }
+        fx.into_list()
+    }
+
+    /// Returns when the session wants to be woken, if ever.
+    pub fn next_deadline(&self) -> Option<Now> {
+        let run = self.state.run.as_ref()?;
+        if run.stopping.is_some() {
+            return None;
+        }
+        let gates = self.state.gates.values().map(|gate| gate.question.expires);
+        gates.chain(run.deadline).min()
+    }
+
+    /// Returns the folded history.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the last number that was issued.
+    pub const fn issued(&self) -> Seq {
+        self.issued
+    }
+
+    /// Returns how many calls had been started and have no known end.
+    pub fn unknown_calls(&self) -> usize {
+        let calls = self.state.run.iter().flat_map(|run| run.calls.values());
+        calls.filter(|call| call.stage == Stage::Started).count()
+    }
+
+    /// Tells whether the session can leave memory: nothing runs or waits, and nobody listens.
+    pub fn is_idle(&self) -> bool {
+        self.state.run.is_none() && self.state.queue.is_empty() && self.roster.is_empty()
+    }
+
+    /// Returns what a client needs to draw the session.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = &self.state;
+        let oldest = state.gates.values().min_by_key(|gate| (gate.question.expires, &gate.question.gate));
+        Snapshot {
+            phase: state.phase(),
+            opening: state.opening.clone().unwrap_or_default(),
+            name: state.name.clone(),
+            run: state.run.as_ref().map(|run| run.id.clone()),
+            question: oldest.map(|gate| gate.question.clone()),
+            open_gates: state.gates.len(),
+            last_text: state.last_text.clone(),
+            last_message: state.last_message.clone(),
+            last_seq: state.last_seq,
+            opened_at: state.opened_at,
+            updated_at: state.updated_at,
+            last_run: state.last_run.clone(),
+            queued: state.queue.len(),
+            open: state.open,
+        }
+    }
+
+    /// Gives `kind` the next position, folds it in, and asks for it to be kept and shown.
+    fn record(&mut self, kind: EventKind, now: Now, fx: &mut Effects) {
+        let run = self.state.run.as_ref().map(|run| run.id.clone());
+        self.record_for(run, kind, now, fx);
+    }
+
+    fn record_for(&mut self, run: Option<RunId>, kind: EventKind, now: Now, fx: &mut Effects) {
+        let event = Event { seq: self.issue(fx), at: now, run, kind };
+        self.state.fold(&event, &self.limits);
+        self.since_checkpoint += 1;
+        fx.keep_and_show(event);
+    }
+
+    fn issue(&mut self, fx: &mut Effects) -> Seq {
+        self.issued = self.issued.next();
+        if self.issued > self.reserved {
+            self.reserved = self.reserved.end_of_block(self.limits.reserve.max(1));
+            fx.reserve(self.reserved);
+        }
+        self.issued
+    }
+}

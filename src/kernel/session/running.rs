@@ -1,0 +1,287 @@
+//! The active run: turns of the provider, uses of tools, acceptance checks, and the end.
+//!
+//! What comes next is always derived from the journaled state, so a restored run goes on where it stood.
+
+use super::Session;
+use super::effects::Effects;
+use crate::kernel::command::Openness;
+use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
+use crate::kernel::event::{
+    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport, Settlement,
+};
+use crate::kernel::id::{GateId, RunId};
+use crate::kernel::state::{Call, Run, Stage};
+use crate::kernel::time::Now;
+
+impl Session {
+    /// Begins a run. Nothing is active.
+    pub(super) fn begin(&mut self, run: RunId, message: Message, now: Now, fx: &mut Effects) {
+        self.finish = None;
+        self.turn = None;
+        self.record_for(Some(run), EventKind::RunStarted(Box::new(message)), now, fx);
+        self.advance(fx);
+    }
+
+    pub(super) fn report(&mut self, run: &RunId, report: Report, now: Now, fx: &mut Effects) {
+        // A provider or tool of another run may still be talking; what it says is no longer ours.
+        let Some(active) = self.state.run.as_ref().filter(|active| active.id == *run) else { return };
+        if let Report::Stopped { left } = report {
+            return self.stopped(left, now, fx);
+        }
+        if active.stopping.is_some() {
+            return;
+        }
+        match report {
+            Report::Status { source, phase, detail } => {
+                self.record(EventKind::Status { source, phase, detail }, now, fx);
+            }
+            Report::Thought(text) => self.record(EventKind::Thought { text }, now, fx),
+            Report::Said(text) => self.record(EventKind::Said { text }, now, fx),
+            Report::SayingDone(message) => self.record(EventKind::SayingDone { message }, now, fx),
+            Report::TurnDone => {
+                self.turn = None;
+                self.advance(fx);
+            }
+            Report::Warned { code, message, detail } => {
+                self.record(EventKind::Warned { code, message, detail }, now, fx);
+            }
+            Report::Call(request) => self.intend(*request, now, fx),
+            Report::Output { call, stream, text } => {
+                if active.calls.get(&call).is_some_and(|call| call.stage == Stage::Started) {
+                    self.record(EventKind::CallOutput { call, stream, text }, now, fx);
+                }
+            }
+            Report::Settled(settlement) => self.settled(*settlement, now, fx),
+            Report::Finished(finish) => self.finished(*finish, fx),
+            Report::Stopped { left: _ } => {}
+        }
+    }
+
+    /// Goes on with a run that a restart interrupted.
+    pub(super) fn recover(&mut self, gates: Vec<GateId>, now: Now, fx: &mut Effects) {
+        let Some(run) = &self.state.run else { return self.begin_next(now, fx) };
+        let asked =
+            |call: &Call| self.state.gates.values().any(|gate| gate.question.call == call.intention.call);
+        let unknown: Vec<_> = run
+            .calls
+            .values()
+            .filter(|call| call.stage == Stage::Started && !asked(call))
+            .map(|call| call.intention.clone())
+            .collect();
+        let found = match (&run.stopping, unknown.is_empty(), self.state.gates.is_empty()) {
+            (Some(_), _, _) => Found::Stopping,
+            (None, false, _) => Found::Unknown,
+            (None, true, false) => Found::Waiting,
+            (None, true, true) => Found::Working,
+        };
+        let ready: Vec<_> = run
+            .calls
+            .values()
+            .filter(|call| call.stage == Stage::Intended && !asked(call))
+            .map(|call| call.intention.clone())
+            .collect();
+        self.record(EventKind::RunRecovered { found }, now, fx);
+        if found == Found::Stopping {
+            // Whatever had been started died with the daemon.
+            return self.stopped(None, now, fx);
+        }
+        for (intention, gate) in unknown.into_iter().zip(gates) {
+            self.ask_about_unknown(gate, intention, now, fx);
+        }
+        for intention in ready {
+            self.start_call(intention, now, fx);
+        }
+        self.advance(fx);
+    }
+
+    /// Asks for whatever comes next, when nothing is under way.
+    pub(super) fn advance(&mut self, fx: &mut Effects) {
+        let Some(run) = &self.state.run else { return };
+        if run.stopping.is_some() || self.turn.is_some() || !run.calls.is_empty() {
+            return;
+        }
+        let Some(finish) = &self.finish else {
+            self.turn = Some(run.steers.len());
+            return fx.turn(next_turn(run));
+        };
+        let next = run.criteria.get(run.checks.len());
+        match next.filter(|_| finish.outcome == Outcome::Success) {
+            Some(criterion) => {
+                let index = u32::try_from(run.checks.len()).unwrap_or(u32::MAX);
+                fx.check(run.id.clone(), index, criterion.clone());
+            }
+            // Its background processes end before the run is reported as over.
+            None => fx.stop(run.id.clone()),
+        }
+    }
+
+    pub(super) fn start_call(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
+        let Some(run) = self.state.run.as_ref().map(|run| run.id.clone()) else { return };
+        let (call, tool) = (intention.call.clone(), intention.tool.clone());
+        self.record(EventKind::CallStarted { call, tool }, now, fx);
+        fx.execute(run, intention);
+    }
+
+    /// Ends everything that the run has started; the run ends when that is reported.
+    pub(super) fn stop(&mut self, outcome: Outcome, reason: String, by: &str, now: Now, fx: &mut Effects) {
+        let Some(run) = self.state.run.as_ref().filter(|run| run.stopping.is_none()) else { return };
+        fx.stop(run.id.clone());
+        self.deny_open_gates(now, fx);
+        self.record(EventKind::Stopping { outcome, reason, by: by.to_owned() }, now, fx);
+    }
+
+    fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
+        let CallRequest { intention, ask } = request;
+        // Who has said that there is nothing more to do gets nothing more done.
+        if intention.purpose == Purpose::Work && self.finish.is_some() {
+            return;
+        }
+        self.record(EventKind::CallIntended(Box::new(intention.clone())), now, fx);
+        match ask {
+            Some(ask) => self.ask(intention.call, ask, now, fx),
+            None => self.start_call(intention, now, fx),
+        }
+    }
+
+    fn settled(&mut self, settlement: Settlement, now: Now, fx: &mut Effects) {
+        let started =
+            |run: &Run| run.calls.get(&settlement.call).is_some_and(|call| call.stage == Stage::Started);
+        if self.state.run.as_ref().is_some_and(started) {
+            self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
+            self.advance(fx);
+        }
+    }
+
+    fn finished(&mut self, finish: Finish, fx: &mut Effects) {
+        let Some(heard) = self.turn.take() else { return };
+        // A message that came while the provider was finishing is still to be answered: it gets another turn.
+        if self.state.run.as_ref().is_some_and(|run| run.steers.len() <= heard) {
+            self.finish = Some(finish);
+        }
+        self.advance(fx);
+    }
+
+    fn stopped(&mut self, left: Option<String>, now: Now, fx: &mut Effects) {
+        let Some(run) = &self.state.run else { return };
+        if run.stopping.is_none() && self.finish.is_none() {
+            return;
+        }
+        let cut: Vec<_> = run.calls.values().map(cut_short).collect();
+        if let Some(detail) = left {
+            let message = "some processes of the run could not be ended".to_owned();
+            let kind = EventKind::Warned { code: "PROCESS_LEFT".to_owned(), message, detail: Some(detail) };
+            self.record(kind, now, fx);
+        }
+        for settlement in cut {
+            self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
+        }
+        self.finish_run(now, fx);
+    }
+
+    fn finish_run(&mut self, now: Now, fx: &mut Effects) {
+        let finish = self.finish.take();
+        let Some(run) = &self.state.run else { return };
+        let report = match (&run.stopping, finish.clone()) {
+            (Some(stopping), _) => {
+                report(run, stopping.outcome, Some(stopping.reason.clone()), stopped_summary(run))
+            }
+            (None, Some(finish)) => judged(run, finish),
+            (None, None) => return,
+        };
+        if let Some(fault) = finish.and_then(|finish| finish.fault) {
+            let (code, message, retryable, detail) =
+                (fault.kind, fault.message, fault.retryable, fault.detail);
+            self.record(EventKind::Failed { code, message, retryable, detail }, now, fx);
+        }
+        self.record(EventKind::RunEnded(Box::new(report)), now, fx);
+        self.begin_next(now, fx);
+    }
+
+    fn begin_next(&mut self, now: Now, fx: &mut Effects) {
+        if self.state.open == Openness::Open
+            && let Some(next) = self.state.queue.front().cloned()
+        {
+            self.begin(next.run, next.message, now, fx);
+        }
+    }
+}
+
+fn next_turn(run: &Run) -> Turn {
+    Turn {
+        run: run.id.clone(),
+        text: run.text.clone(),
+        message: run.message.clone(),
+        steers: run.steers.clone(),
+        done: run.done,
+        last: run.last.clone(),
+    }
+}
+
+/// Judges the provider's end together with the acceptance checks.
+fn judged(run: &Run, finish: Finish) -> RunReport {
+    let all_passed = run.checks.len() == run.criteria.len() && run.checks.iter().all(|check| check.passed);
+    if finish.outcome == Outcome::Success && !all_passed {
+        let failed = failed_checks(&run.checks);
+        let reason = Some("acceptance".to_owned());
+        let mut report = report(run, Outcome::Failed, reason, format!("acceptance failed: {failed}"));
+        report.exit_code = ACCEPTANCE_FAILED;
+        return report;
+    }
+    report(run, finish.outcome, finish.reason, finish.summary)
+}
+
+fn report(run: &Run, outcome: Outcome, reason: Option<String>, summary: String) -> RunReport {
+    RunReport {
+        outcome,
+        reason,
+        summary,
+        checks: run.checks.clone(),
+        checks_asked: u32::try_from(run.criteria.len()).unwrap_or(u32::MAX),
+        exit_code: exit_code(outcome),
+    }
+}
+
+fn failed_checks(checks: &[CheckResult]) -> String {
+    let failed: Vec<_> = checks.iter().filter(|check| !check.passed).map(|check| check.id.as_str()).collect();
+    failed.join(", ")
+}
+
+const ACCEPTANCE_FAILED: u8 = 4;
+
+const fn exit_code(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Success => 0,
+        Outcome::Failed => 1,
+        Outcome::Cancelled => 2,
+        Outcome::Denied => 3,
+    }
+}
+
+fn stopped_summary(run: &Run) -> String {
+    let Some(stopping) = &run.stopping else { return String::new() };
+    let verb = match stopping.outcome {
+        Outcome::Success => "ended",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Denied => "denied",
+    };
+    format!("{verb} by {} after {} finished steps ({})", stopping.by, run.done, stopping.reason)
+}
+
+fn cut_short(call: &Call) -> Settlement {
+    let message = match call.stage {
+        Stage::Intended => "the run ended before it was started",
+        Stage::Started => "it was ended with the run",
+    };
+    let kind = "cut".to_owned();
+    Settlement {
+        call: call.intention.call.clone(),
+        tool: call.intention.tool.clone(),
+        purpose: call.intention.purpose,
+        millis: 0,
+        ending: Ending::Cut,
+        exit_code: None,
+        text: String::new(),
+        fault: Some(Fault { kind, retryable: false, message: message.to_owned(), detail: None }),
+    }
+}

@@ -1,0 +1,371 @@
+//! Assignments to telling keys: `password=…`, `token: …`, `"apiKey": "…"`, `--secret …`.
+//!
+//! The key stays, the value goes. A value of fewer than 8 characters, a placeholder, a path or a piece of code is left
+//! alone; where that cannot be told, the value goes.
+
+use super::{MARKER, scan::Region, shape::reach};
+
+/// Shorter values are left alone.
+const LEAST: usize = 8;
+/// A value without quotes that is longer is certain, and goes as it arrives.
+const LONG_WORD: usize = 256;
+/// A value in quotes that is longer is certain, and goes as it arrives.
+const LONG_QUOTE: usize = 1024;
+/// How many blanks may stand between the separator and the value.
+const GAP: usize = 8;
+/// What ends a sentence or a bracket rather than being part of a value.
+const TRAILING: &[u8] = b",;:.)]}>|&\\";
+
+const STRONG: [&str; 16] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "api_key",
+    "api-key",
+    "apikey",
+    "access_key",
+    "access-key",
+    "accesskey",
+    "secret_key",
+    "secretkey",
+    "private_key",
+    "privatekey",
+    "account_key",
+    "accountkey",
+];
+const WEAK: [&str; 4] = ["token", "authorization", "credential", "credentials"];
+
+/// How telling a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// An ordinary word after it is taken for a secret too.
+    Strong,
+    /// An ordinary word after it is an ordinary word: parsers have tokens as well.
+    Weak,
+}
+
+/// How the value stands to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `key=value`
+    Direct,
+    /// `key = value`
+    Spaced,
+    /// `key: value`
+    Colon,
+}
+
+/// Returns how telling a name is, by its last word.
+pub(super) fn key(name: &[u8]) -> Option<Key> {
+    let ends_with = |word: &&str| {
+        name.len().checked_sub(word.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
+    };
+    if STRONG.iter().any(&ends_with) {
+        Some(Key::Strong)
+    } else if WEAK.iter().any(ends_with) {
+        Some(Key::Weak)
+    } else {
+        None
+    }
+}
+
+/// Returns the telling key that stands before a separator.
+pub(super) fn key_before(before: &[u8], separator: u8) -> Option<(Key, Style)> {
+    let mut name = before.trim_ascii_end();
+    let mut style = match separator {
+        b':' => Style::Colon,
+        _ if name.len() < before.len() => Style::Spaced,
+        _ => Style::Direct,
+    };
+    if separator == b'=' && name.ends_with(b":") {
+        name = name[..name.len() - 1].trim_ascii_end();
+        style = Style::Spaced;
+    }
+    name = name.strip_suffix(b"?").unwrap_or(name);
+    name = name.strip_suffix(b"]").unwrap_or(name);
+    Some((key(without_quote(name))?, style))
+}
+
+/// Whether `before` ends in `Authorization:` or the like.
+pub(super) fn is_authorization(before: &[u8]) -> bool {
+    let opened = without_quote(before).trim_ascii_end();
+    let name = opened.strip_suffix(b":").or_else(|| opened.strip_suffix(b"=")).map(<[u8]>::trim_ascii_end);
+    name.is_some_and(|name| {
+        let name = without_quote(name);
+        name.len() >= 13 && name[name.len() - 13..].eq_ignore_ascii_case(b"authorization")
+    })
+}
+
+/// Strips one quote from the end, and the backslashes before it.
+fn without_quote(text: &[u8]) -> &[u8] {
+    let Some(mut bare) = text.strip_suffix(b"\"").or_else(|| text.strip_suffix(b"'")) else { return text };
+    while let Some(shorter) = bare.strip_suffix(b"\\") {
+        bare = shorter;
+    }
+    bare
+}
+
+/// Whether the whole of a quoted value is a secret, given that its key is telling.
+pub(super) fn is_secret(value: &[u8]) -> bool {
+    value.len() >= LEAST
+        && !is_placeholder(value)
+        && !value.windows(MARKER.len()).any(|part| part == MARKER.as_bytes())
+}
+
+/// The value of an assignment, as it arrives.
+pub(super) struct Value {
+    key: Key,
+    style: Style,
+    separator: u8,
+    stage: Stage,
+    start: usize,
+    seen: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Gap { blanks: usize },
+    Backslash,
+    Quoted { quote: u8, nested: bool, escaped: bool },
+    Bare,
+    LongQuoted { quote: u8 },
+    LongBare { trailing: usize },
+}
+
+impl Value {
+    pub(super) fn new(key: Key, style: Style, separator: u8) -> Self {
+        Self { key, style, separator, stage: Stage::Gap { blanks: 0 }, start: 0, seen: Vec::new() }
+    }
+
+    /// Whether the value has become certain without having ended.
+    pub(super) fn is_open_ended(&self) -> bool {
+        matches!(self.stage, Stage::LongBare { .. })
+    }
+
+    pub(super) fn feed(
+        &mut self,
+        byte: u8,
+        at: usize,
+        held_from: &mut usize,
+        cover: &mut Option<Region>,
+    ) -> bool {
+        match self.stage {
+            Stage::Gap { blanks } => {
+                *held_from = at;
+                self.begin(byte, at, blanks)
+            }
+            Stage::Backslash if byte == b'"' || byte == b'\'' => {
+                self.quote(byte, at, true);
+                true
+            }
+            Stage::Backslash => {
+                self.seen.push(b'\\');
+                self.stage = Stage::Bare;
+                self.bare(byte, at, cover)
+            }
+            Stage::Bare => self.bare(byte, at, cover),
+            Stage::Quoted { quote, nested, escaped } => {
+                self.quoted(byte, at, (quote, nested, escaped), cover)
+            }
+            Stage::LongQuoted { quote } => {
+                let goes_on = byte != quote && byte != b'\n';
+                if goes_on {
+                    reach(cover, self.start, at);
+                }
+                goes_on
+            }
+            Stage::LongBare { trailing } => {
+                if ends_word(byte) {
+                    return false;
+                }
+                let trailing = if TRAILING.contains(&byte) { trailing + 1 } else { 0 };
+                if trailing == 0 {
+                    reach(cover, self.start, at);
+                }
+                self.stage = Stage::LongBare { trailing };
+                trailing <= GAP
+            }
+        }
+    }
+
+    /// Takes the end of the text.
+    pub(super) fn end(&mut self, cover: &mut Option<Region>) {
+        match self.stage {
+            Stage::Bare => self.settle_word(cover),
+            Stage::Quoted { .. } => self.settle_unclosed(cover),
+            Stage::Gap { .. } | Stage::Backslash | Stage::LongQuoted { .. } | Stage::LongBare { .. } => {}
+        }
+    }
+
+    /// Takes a byte between the separator and the value.
+    fn begin(&mut self, byte: u8, at: usize, blanks: usize) -> bool {
+        self.start = at;
+        match byte {
+            b' ' | b'\t' => {
+                if self.style == Style::Direct {
+                    self.style = Style::Spaced;
+                }
+                self.stage = Stage::Gap { blanks: blanks + 1 };
+                return blanks < GAP;
+            }
+            b'>' if self.separator == b'=' && blanks == 0 => self.style = Style::Colon,
+            _ if blanks == 0 && self.is_operator(byte) => return false,
+            b'\n' | b'\r' => return false,
+            b'-' if self.separator == b' ' => return false,
+            b'"' | b'\'' => self.quote(byte, at, false),
+            b'\\' => self.stage = Stage::Backslash,
+            _ => {
+                self.stage = Stage::Bare;
+                self.seen.push(byte);
+            }
+        }
+        true
+    }
+
+    /// Whether `byte` right after the separator shows that it was none: `==`, `=~`, `::`, `:/`, `:=`.
+    fn is_operator(&self, byte: u8) -> bool {
+        match self.separator {
+            b'=' => byte == b'=' || byte == b'~',
+            b':' => byte == b':' || byte == b'/' || byte == b'=',
+            _ => false,
+        }
+    }
+
+    fn quote(&mut self, quote: u8, at: usize, nested: bool) {
+        self.start = at + 1;
+        self.stage = Stage::Quoted { quote, nested, escaped: false };
+    }
+
+    fn quoted(&mut self, byte: u8, at: usize, stage: (u8, bool, bool), cover: &mut Option<Region>) -> bool {
+        let (quote, nested, escaped) = stage;
+        if byte == quote && !escaped {
+            let mut value = self.seen.as_slice();
+            while let (true, Some(shorter)) = (nested, value.strip_suffix(b"\\")) {
+                value = shorter;
+            }
+            if is_secret(value) {
+                *cover = Some(Region { start: self.start, end: self.start + value.len() });
+            }
+            return false;
+        }
+        if byte == b'\n' {
+            self.settle_unclosed(cover);
+            return false;
+        }
+        self.seen.push(byte);
+        self.stage = Stage::Quoted { quote, nested, escaped: !nested && !escaped && byte == b'\\' };
+        if self.seen.len() == LONG_QUOTE {
+            reach(cover, self.start, at);
+            self.stage = Stage::LongQuoted { quote };
+        }
+        !self.seen.ends_with(MARKER.as_bytes())
+    }
+
+    fn bare(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
+        if ends_word(byte) {
+            self.settle_word(cover);
+            return false;
+        }
+        self.seen.push(byte);
+        if self.seen.ends_with(MARKER.as_bytes()) {
+            return false;
+        }
+        if self.seen.len() < LONG_WORD {
+            return true;
+        }
+        let secret = is_secret_word(&self.seen, self.key, self.style).is_some();
+        if secret {
+            reach(cover, self.start, at);
+            self.stage = Stage::LongBare { trailing: 0 };
+        }
+        secret
+    }
+
+    fn settle_word(&self, cover: &mut Option<Region>) {
+        if let Some(length) = is_secret_word(&self.seen, self.key, self.style) {
+            *cover = Some(Region { start: self.start, end: self.start + length });
+        }
+    }
+
+    /// Judges a quote without an end in its line, which may be an apostrophe: the first word counts.
+    fn settle_unclosed(&self, cover: &mut Option<Region>) {
+        let word = self.seen.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+        if is_secret(word) {
+            *cover = Some(Region { start: self.start, end: self.start + word.len() });
+        }
+    }
+}
+
+fn ends_word(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || b"\"'`".contains(&byte)
+}
+
+/// Returns how much of a word is secret, if it is.
+fn is_secret_word(word: &[u8], key: Key, style: Style) -> Option<usize> {
+    let mut value = word;
+    while let [rest @ .., last] = value
+        && TRAILING.contains(last)
+    {
+        value = rest;
+    }
+    let secret =
+        value.len() >= LEAST && !is_placeholder(word) && !is_code(value, &word[value.len()..], key, style);
+    secret.then_some(value.len())
+}
+
+/// Whether a value names a secret rather than being one.
+fn is_placeholder(value: &[u8]) -> bool {
+    let same = value.windows(2).all(|pair| pair[0] == pair[1]);
+    let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| value.starts_with(beginning));
+    let variable = value.strip_prefix(b"$").is_some_and(|name| {
+        name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+            && !(name.iter().any(u8::is_ascii_lowercase) && name.iter().any(u8::is_ascii_digit))
+    });
+    let path = value.starts_with(b"/")
+        && value[1..].contains(&b'/')
+        && value.iter().all(|byte| byte.is_ascii_alphabetic() || b"/._-".contains(byte));
+    same || variable
+        || path
+        || begins(&[b"${", b"$(", b"{", b"[", b"(", b"<", b"./", b"../", b"~/", b"http://", b"https://"])
+        || (value.len() > 2 && value.starts_with(b"%") && value.ends_with(b"%"))
+}
+
+/// Whether a value without quotes reads like code or prose: a name, a path of names, a call, a type.
+fn is_code(value: &[u8], trailing: &[u8], key: Key, style: Style) -> bool {
+    let sigils = value.iter().take_while(|byte| b"&*!".contains(byte)).count();
+    let value = &value[sigils..];
+    let mut rest = value;
+    let mut steps = 0;
+    loop {
+        let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        if length == 0 || rest[0].is_ascii_digit() {
+            return false;
+        }
+        rest = &rest[length..];
+        let joint = [b".".as_slice(), b"::", b"->", b"?."].into_iter().find(|joint| {
+            rest.strip_prefix(*joint)
+                .is_some_and(|after| after.first().is_some_and(|byte| !byte.is_ascii_digit()))
+        });
+        match joint {
+            Some(joint) => rest = &rest[joint.len()..],
+            None => break,
+        }
+        steps += 1;
+    }
+    let name = &value[..value.len() - rest.len()];
+    let digits = name.iter().any(u8::is_ascii_digit);
+    match rest.first() {
+        Some(b'(' | b'[' | b'<' | b'{' | b'!') => !digits || steps > 0 || trailing.contains(&b')'),
+        Some(_) => false,
+        None if digits => false,
+        None if steps > 0 => true,
+        None => match style {
+            Style::Direct => false,
+            Style::Spaced => true,
+            Style::Colon => {
+                key == Key::Weak || name.contains(&b'_') || name.iter().any(u8::is_ascii_uppercase)
+            }
+        },
+    }
+}

@@ -1,0 +1,147 @@
+//! Which variables of an environment hold secrets.
+//!
+//! It goes by names, and leaves out values that plainly are none. It reads no environment itself.
+
+use std::path::Path;
+
+/// A name that contains one of these looks secret.
+const TELLING: [&str; 9] =
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "APIKEY", "PRIVATEKEY"];
+/// A name of which one of these is a whole word looks secret.
+const WORDS: [&str; 9] = ["KEY", "KEYS", "AUTH", "OAUTH", "OAUTH2", "AUTHORIZATION", "PAT", "PASS", "DSN"];
+/// A name that ends like this says where something is or what it is called.
+const HARMLESS_ENDS: [&str; 10] =
+    ["_SOCK", "_FILE", "_PATH", "_DIR", "_NAME", "_TYPE", "_HOST", "_PORT", "_PID", "_AGENT_INFO"];
+/// Values from examples; hiding them would hide ordinary words.
+const EXAMPLES: [&str; 6] = ["password", "changeme", "postgres", "disabled", "required", "undefined"];
+/// Shorter values are too likely to be ordinary words.
+const SHORTEST: usize = 8;
+
+/// Returns the secret values among `variables`.
+///
+/// The names decide: words such as `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH`, `COOKIE` or `_PAT`. Left out are
+/// sockets, files and agents by their names (`SSH_AUTH_SOCK`, `XAUTHORITY`), existing absolute paths, numbers, switches
+/// and values of fewer than 8 characters. Of any URL with a user and a password the password is taken.
+pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let mut secrets = Vec::new();
+    for (name, value) in variables {
+        let value = value.trim();
+        if let Some(password) = password_in(value) {
+            secrets.push(percent_decoded(password));
+            secrets.push(password.to_owned());
+        } else if names_a_secret(name) && can_be_secret(value) {
+            secrets.push(value.to_owned());
+        }
+    }
+    secrets
+}
+
+fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    if name == "XAUTHORITY" || HARMLESS_ENDS.iter().any(|end| name.ends_with(end)) {
+        return false;
+    }
+    TELLING.iter().any(|word| name.contains(word))
+        || name.ends_with("_PWD")
+        || name.split(['_', '-', '.']).any(|word| WORDS.contains(&word) || word.ends_with("KEY"))
+}
+
+fn can_be_secret(value: &str) -> bool {
+    let is_number = value.parse::<f64>().is_ok();
+    let is_example = EXAMPLES.iter().any(|example| value.eq_ignore_ascii_case(example));
+    // A secret in base64 may begin with a slash, so only the file system can tell a path.
+    let is_path = Path::new(value).is_absolute() && Path::new(value).exists();
+    let is_plain_url = value.starts_with("http://") || value.starts_with("https://");
+    value.chars().count() >= SHORTEST && !is_number && !is_example && !is_path && !is_plain_url
+}
+
+/// Returns the password in `scheme://user:password@host`.
+fn password_in(value: &str) -> Option<&str> {
+    let (scheme, rest) = value.split_once("://")?;
+    if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
+    {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    // A raw slash in a password is wrong and common; then the last at-sign of the whole value ends it.
+    let (info, _) = authority.rsplit_once('@').or_else(|| rest.rsplit_once('@'))?;
+    let (_, password) = info.split_once(':')?;
+    (password.chars().count() >= 6).then_some(password)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_decide_and_plain_values_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_str().unwrap();
+        let table = [
+            ("OPENAI_API_KEY", "abcdefgh12345678", true),
+            ("GITHUB_TOKEN", "abcdefgh12345678", true),
+            ("github_token", "abcdefgh12345678", true),
+            ("PGPASSWORD", "hunter2hunter2", true),
+            ("MYSQL_PWD", "hunter2hunter2", true),
+            ("SMTP_PASS", "hunter2hunter2", true),
+            ("BORG_PASSPHRASE", "correct horse battery", true),
+            ("AZURE_DEVOPS_EXT_PAT", "abcdefgh12345678", true),
+            ("SESSION_COOKIE", "abcdefgh12345678", true),
+            ("NPM_AUTH", "abcdefgh12345678", true),
+            ("SENTRY_DSN", "abcdefgh12345678", true),
+            ("AWS_SECRET_ACCESS_KEY", "/bcdEFGH/12345678", true),
+            ("PWD", "/home/somebody/code", false),
+            ("PATH", "/usr/bin:/bin", false),
+            ("GIT_AUTHOR_NAME", "Somebody Else", false),
+            ("SSH_AUTH_SOCK", "/tmp/ssh-abcdefgh/agent.1", false),
+            ("XAUTHORITY", "/home/somebody/.Xauthority", false),
+            ("GPG_AGENT_INFO", "/run/user/1000/gnupg:0:1", false),
+            ("GNOME_KEYRING_CONTROL", "/run/user/1000/keyring", false),
+            ("TLS_KEY", path, false),
+            ("API_KEY", "short12", false),
+            ("API_KEY", "1234567890", false),
+            ("TOKENIZERS_PARALLELISM", "false", false),
+            ("DB_PASSWORD", "postgres", false),
+            ("KEYBOARD_LAYOUT", "us-international", false),
+            ("COMPATIBILITY", "some-long-value", false),
+        ];
+        for (name, value, secret) in table {
+            assert_eq!(secrets([(name, value)]) == [value], secret, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_an_address_only_the_password_is_taken() {
+        let table = [
+            ("postgres://app:hunter2hunter2@db/main", Some("hunter2hunter2")),
+            ("redis://:hunter2hunter2@cache:6379", Some("hunter2hunter2")),
+            ("amqp://a:pa%40ss%2Fword@mq/", Some("pa@ss/word")),
+            ("mysql://a:pa/ss/word@db/main", Some("pa/ss/word")),
+            ("https://example.com:8080/a", None),
+            ("https://example.com/a?b=c@d", None),
+            ("https://user@example.com/", None),
+        ];
+        for (value, password) in table {
+            assert_eq!(secrets([("DATABASE_URL", value)]).first().map(String::as_str), password, "{value}");
+        }
+    }
+}

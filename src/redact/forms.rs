@@ -1,0 +1,172 @@
+//! The forms in which a known value may turn up: as it is, base64, percent-encoded, JSON-escaped, hexadecimal.
+//!
+//! It lists patterns and finds nothing itself.
+
+use std::collections::BTreeSet;
+
+use super::{MARKER, boundary};
+
+/// Values and forms shorter than this are not looked for.
+const SHORTEST: usize = 6;
+/// Longer values are looked for in pieces of this many bytes, so that no form is held back for long.
+const PIECE: usize = 1024;
+/// Lines of a value with several lines are secrets of their own from this length on.
+const LONG_LINE: usize = 24;
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Returns every form of every value, each once.
+pub(super) fn of<'a>(values: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    let mut forms = BTreeSet::new();
+    for value in values {
+        let value = value.trim();
+        if value.chars().count() < SHORTEST {
+            continue;
+        }
+        for part in value.split(MARKER) {
+            pieces(part).into_iter().for_each(|piece| all_of(piece, &mut forms));
+        }
+        for line in value.lines().map(str::trim).filter(|line| *line != value) {
+            // A key is often printed with its lines indented or quoted one by one.
+            if line.len() >= LONG_LINE && !line.contains(char::is_whitespace) {
+                pieces(line).into_iter().for_each(|piece| all_of(piece, &mut forms));
+            }
+        }
+    }
+    forms
+        .iter()
+        .map(|form| apart_from_marker(form))
+        .filter(|form| form.len() >= SHORTEST)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn all_of(value: &str, forms: &mut BTreeSet<String>) {
+    forms.insert(value.to_owned());
+    forms.insert(value.replace('\n', "\r\n"));
+    forms.extend(json_escaped(value));
+    forms.extend(percent_encoded(value));
+    forms.insert(value.bytes().map(|byte| format!("{byte:02x}")).collect());
+    forms.insert(value.bytes().map(|byte| format!("{byte:02X}")).collect());
+    for alphabet in [STANDARD, URL_SAFE] {
+        for before in 0..3 {
+            base64(value.as_bytes(), before, alphabet, forms);
+        }
+    }
+}
+
+/// Cuts a long value into pieces of at most [`PIECE`] bytes; none of them is too short to be looked for.
+fn pieces(value: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = value;
+    while rest.len() > PIECE + 4 * SHORTEST {
+        let (piece, after) = rest.split_at(boundary(rest, PIECE));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// Cuts from a form what could be mistaken for the beginning or the end of a marker.
+///
+/// Otherwise the text around a marker could match together with the marker, and redacting twice would differ.
+fn apart_from_marker(mut form: &str) -> &str {
+    loop {
+        let before = form.len();
+        for length in 1..=MARKER.len() {
+            let (head, tail) = (&MARKER[..length], &MARKER[MARKER.len() - length..]);
+            form = form.strip_suffix(head).unwrap_or(form);
+            form = form.strip_prefix(tail).unwrap_or(form);
+        }
+        if form.len() == before {
+            return form;
+        }
+    }
+}
+
+/// Adds the base64 forms of `value` when `before` bytes stand before it in the encoded text.
+///
+/// Only characters which the value alone decides are part of a form: those in the middle, and those at the end when
+/// nothing follows the value, with padding and without.
+fn base64(value: &[u8], before: usize, alphabet: &[u8; 64], forms: &mut BTreeSet<String>) {
+    let skipped = [0, 2, 3][before];
+    let mut bytes = vec![0; before];
+    bytes.extend_from_slice(value);
+    let sextets = (bytes.len() * 8).div_ceil(6);
+    let whole = bytes.len() * 8 / 6;
+    let character = |index: usize| {
+        let sextet = (0..6).fold(0, |bits, offset| {
+            let bit = index * 6 + offset;
+            let set = bytes.get(bit / 8).is_some_and(|byte| byte >> (7 - bit % 8) & 1 == 1);
+            bits << 1 | usize::from(set)
+        });
+        char::from(alphabet[sextet])
+    };
+    let middle: String = (skipped..whole).map(character).collect();
+    let mut ended: String = (skipped..sextets).map(character).collect();
+    forms.insert(middle);
+    forms.insert(ended.clone());
+    while !(ended.len() + skipped).is_multiple_of(4) {
+        ended.push('=');
+    }
+    forms.insert(ended);
+}
+
+fn percent_encoded(value: &str) -> impl Iterator<Item = String> {
+    // What each of the common encoders leaves alone: RFC 3986, encodeURIComponent, encodeURI, shells' quoting, nothing.
+    const KEPT: [&[u8]; 5] = [b"-_.~", b"-_.~!*'()", b"-_.~!*'();/?:@&=+$,#", b"-_.~/", b""];
+    let mut forms = Vec::new();
+    for kept in KEPT {
+        let encode = |lower: bool, plus: bool, all: bool| -> String {
+            let mut form = String::new();
+            for byte in value.bytes() {
+                match byte {
+                    b' ' if plus => form.push('+'),
+                    _ if !all && (byte.is_ascii_alphanumeric() || kept.contains(&byte)) => {
+                        form.push(char::from(byte))
+                    }
+                    _ if lower => form.push_str(&format!("%{byte:02x}")),
+                    _ => form.push_str(&format!("%{byte:02X}")),
+                }
+            }
+            form
+        };
+        let all = kept.is_empty();
+        for (lower, plus) in [(false, false), (true, false), (false, true), (true, true)] {
+            forms.push(encode(lower, plus, all));
+        }
+    }
+    // Some mend an address by encoding its blanks and nothing else.
+    forms.push(value.replace(' ', "%20"));
+    forms.into_iter()
+}
+
+fn json_escaped(value: &str) -> impl Iterator<Item = String> {
+    let plain = quoted(value);
+    let slashes = plain.replace('/', "\\/");
+    let markup = plain.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    let ascii = |upper: bool| -> String {
+        let mut form = String::new();
+        for character in plain.chars() {
+            if character.is_ascii() {
+                form.push(character);
+                continue;
+            }
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                form.push_str(&if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") });
+            }
+        }
+        form
+    };
+    // A JSON text inside a JSON text is escaped twice.
+    let twice = quoted(&plain);
+    [ascii(false), ascii(true), slashes, markup, twice, plain].into_iter()
+}
+
+/// Escapes `value` for the inside of a JSON string.
+fn quoted(value: &str) -> String {
+    let literal = serde_json::Value::from(value).to_string();
+    literal[1..literal.len() - 1].to_owned()
+}

@@ -1,0 +1,72 @@
+//! Redaction inside the strings of a JSON text.
+//!
+//! It finds strings and leaves the rest alone: numbers, order and duplicate keys stay as they were written.
+
+use std::borrow::Cow;
+
+use super::{MARKER, Redactor, assignment};
+
+/// Redacts every string of `json`.
+pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    // Whether the last string was a telling key, of which the value is awaited.
+    let mut telling = false;
+    while let Some(open) = rest.find('"') {
+        let (between, from) = rest.split_at(open);
+        telling &= between.bytes().all(|byte| byte == b':' || byte.is_ascii_whitespace());
+        out.push_str(between);
+        let Some(length) = literal(from) else {
+            out.push_str(&redactor.text(from));
+            return out;
+        };
+        let (string, after) = from.split_at(length);
+        let decoded = decode(string);
+        let is_key = after.trim_ascii_start().starts_with(':');
+        match &decoded {
+            Some(value) if telling && assignment::is_secret(value.as_bytes()) => push_marker(&mut out),
+            Some(value) => push_redacted(redactor, string, value, &mut out),
+            // What cannot be decoded cannot be searched.
+            None => push_marker(&mut out),
+        }
+        telling = is_key && decoded.is_some_and(|name| assignment::key(name.as_bytes()).is_some());
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn push_marker(out: &mut String) {
+    out.push('"');
+    out.push_str(MARKER);
+    out.push('"');
+}
+
+fn push_redacted(redactor: &Redactor, string: &str, value: &str, out: &mut String) {
+    match redactor.text(value) {
+        // As written: an escape that was not necessary stays.
+        Cow::Borrowed(_) => out.push_str(string),
+        Cow::Owned(redacted) => out.push_str(&serde_json::Value::from(redacted).to_string()),
+    }
+}
+
+/// Returns the length of the string literal that `text` begins with.
+fn literal(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+fn decode(literal: &str) -> Option<Cow<'_, str>> {
+    if literal.contains('\\') {
+        serde_json::from_str::<String>(literal).ok().map(Cow::Owned)
+    } else {
+        literal.get(1..literal.len() - 1).map(Cow::Borrowed)
+    }
+}

@@ -1,0 +1,113 @@
+//! The one place where text becomes safe to keep or show.
+//!
+//! Two things are replaced by [`MARKER`]: known secret values, as they are and in the encodings that tools print
+//! them in, and the shapes of tokens, keys and credentials. How it works, and why a secret cut up into chunks cannot
+//! pass:
+//!
+//! - A [`scan::Scan`] reads the text once, byte by byte, and reports regions to hide. All it knows is the text before
+//!   the byte, so its report cannot depend on how the text was cut.
+//! - A [`stream::Paint`] joins regions which overlap or touch, and puts one marker in the place of each.
+//! - A stream shows what lies before the first byte that a region might still claim. Whole texts go the same way in
+//!   one piece, so both give the same text.
+//!
+//! What is held back is bounded: at most as long as the longest known form, or as what a shape needs to become certain
+//! (a word for most, 1 KiB for a quoted value or the password in a URL, 8 KiB for the first part of a JWT). A shape
+//! that has become certain is dropped as it arrives, however long it is.
+//!
+//! It refuses to decode: a secret that was compressed, encrypted, reversed or spelled with gaps is not found. It names
+//! no other module, logs nothing, and shows none of the values it knows.
+
+mod assignment;
+mod environment;
+mod forms;
+mod json;
+mod scan;
+mod shape;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+pub use environment::secrets as environment_secrets;
+pub use stream::Stream;
+
+use scan::{Scan, Words};
+use stream::Paint;
+
+/// What stands in the place of a secret.
+pub const MARKER: &str = "[redacted]";
+
+/// Whether something was, or claims to have been, redacted from `text`.
+pub fn holds_marker(text: &str) -> bool {
+    text.contains(MARKER)
+}
+
+/// Replaces known secret values and the shapes of secrets.
+///
+/// Cheap to clone. Redacting twice gives the same text as redacting once.
+#[derive(Clone)]
+pub struct Redactor {
+    words: Arc<Words>,
+}
+
+impl Redactor {
+    /// Knows `values`, and their base64, percent-encoded, JSON-escaped and hexadecimal forms.
+    ///
+    /// Blanks around a value are not part of it. Values of fewer than 6 characters are ignored: they would match
+    /// everywhere. So are the marker and its own parts where they stand at the edge of a value.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { words: Arc::new(Words::new(forms::of(values))) }
+    }
+
+    /// Knows the values of the variables whose names look secret; see [`environment_secrets`].
+    pub fn from_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let secrets = environment_secrets(variables);
+        Self::new(secrets.iter().map(String::as_str))
+    }
+
+    /// Redacts a whole text.
+    pub fn text<'t>(&self, whole: &'t str) -> Cow<'t, str> {
+        let mut scan = Scan::new(&self.words);
+        scan.read(&self.words, whole.as_bytes(), 0);
+        scan.end();
+        if scan.is_clean() {
+            return Cow::Borrowed(whole);
+        }
+        let mut shown = String::with_capacity(whole.len());
+        let (frontier, regions) = scan.settled(&self.words);
+        Paint::default().show(&regions, whole, 0, frontier, &mut shown);
+        Cow::Owned(shown)
+    }
+
+    /// Redacts inside every string of a JSON text, keys too, and leaves everything else as it is.
+    ///
+    /// Valid JSON stays valid. The string value of a key such as `password` is redacted like an assignment. What
+    /// follows an unclosed string is redacted as plain text.
+    pub fn json(&self, json: &str) -> String {
+        json::redact(self, json)
+    }
+
+    /// Starts to redact a text that arrives in chunks.
+    pub fn stream(&self) -> Stream {
+        Stream::new(Arc::clone(&self.words))
+    }
+}
+
+impl Default for Redactor {
+    /// Knows the shapes of secrets and no value.
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").finish_non_exhaustive()
+    }
+}
+
+/// Returns the last boundary between characters at or before `index`.
+fn boundary(text: &str, index: usize) -> usize {
+    (0..=index).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}

@@ -1,0 +1,435 @@
+//! The shapes of secrets: tokens with a known beginning, JWTs, keys in PEM, passwords in URLs.
+//!
+//! A shape begins where the automaton finds its beginning, and is then fed byte by byte. Until it is certain, text is
+//! held back from `held_from`; once certain it covers a region, which may grow until the shape ends. What makes a shape
+//! certain stays true when more text follows: hence no exact lengths, and redacting twice changes nothing.
+
+use super::{
+    MARKER,
+    assignment::{self, Key, Style, Value},
+    scan::Region,
+};
+
+/// The first part of a JWT is not longer than this.
+const JWT_HEADER: usize = 8 * 1024;
+/// A run that lacks a digit for this long is no token.
+const PATIENCE: usize = 256;
+/// The user and the password in a URL are not longer than this, each.
+const USER_INFO: usize = 1024;
+/// The label of a PEM block is not longer than this.
+const LABEL: usize = 64;
+/// A private key that does not end after this many bytes is none.
+const PEM_BODY: usize = 64 * 1024;
+const END: &[u8] = b"-----END ";
+
+/// What begins where a pattern of the automaton ends.
+#[derive(Clone, Copy)]
+pub(super) enum Begin {
+    Token(Token),
+    Jwt,
+    Pem,
+    Url,
+    /// `Bearer`, `Basic` and the like, which count for more after `Authorization:`.
+    Scheme {
+        alone: bool,
+    },
+    /// `=` or `:`, which count after a telling key.
+    Separator(u8),
+    /// A telling option of a command, before its value.
+    Option(Key),
+}
+
+/// A token with a known prefix.
+#[derive(Clone, Copy)]
+pub(super) struct Token {
+    class: Class,
+    /// How many characters follow the prefix at least.
+    least: usize,
+    /// From which length on no digit is needed.
+    undoubted: usize,
+    /// Whether the prefix counts only where a word begins.
+    edge: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Upper,
+    Alphanumeric,
+    Word,
+    Dashed,
+    Credential,
+}
+
+impl Class {
+    fn has(self, byte: u8) -> bool {
+        match self {
+            Self::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Self::Alphanumeric => byte.is_ascii_alphanumeric(),
+            Self::Word => byte.is_ascii_alphanumeric() || byte == b'_',
+            Self::Dashed => byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-',
+            Self::Credential => byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte),
+        }
+    }
+}
+
+/// Returns the beginnings of all shapes.
+pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
+    let token = |class, least, undoubted, edge| Begin::Token(Token { class, least, undoubted, edge });
+    let github = token(Class::Word, 20, 20, false);
+    let slack = token(Class::Dashed, 10, usize::MAX, false);
+    let stripe = token(Class::Alphanumeric, 16, 16, true);
+    let scheme = |alone| Begin::Scheme { alone };
+    vec![
+        (b"sk-", token(Class::Dashed, 20, usize::MAX, true)),
+        (b"sk-ant-", token(Class::Dashed, 16, usize::MAX, false)),
+        (b"sk_live_", stripe),
+        (b"sk_test_", stripe),
+        (b"rk_live_", stripe),
+        (b"rk_test_", stripe),
+        (b"ghp_", github),
+        (b"gho_", github),
+        (b"ghs_", github),
+        (b"ghu_", github),
+        (b"ghr_", github),
+        (b"github_pat_", token(Class::Word, 20, usize::MAX, false)),
+        (b"glpat-", token(Class::Dashed, 16, usize::MAX, false)),
+        (b"xoxa-", slack),
+        (b"xoxb-", slack),
+        (b"xoxp-", slack),
+        (b"xoxr-", slack),
+        (b"xoxs-", slack),
+        (b"AKIA", token(Class::Upper, 16, 16, true)),
+        (b"ASIA", token(Class::Upper, 16, usize::MAX, true)),
+        (b"AIza", token(Class::Dashed, 30, usize::MAX, true)),
+        (b"npm_", token(Class::Alphanumeric, 30, 30, true)),
+        (b"pypi-", token(Class::Dashed, 30, usize::MAX, true)),
+        (b"hf_", token(Class::Alphanumeric, 30, 30, true)),
+        (b"att_", token(Class::Dashed, 32, usize::MAX, true)),
+        (b"eyJ", Begin::Jwt),
+        (b"-----BEGIN ", Begin::Pem),
+        (b"://", Begin::Url),
+        (b"Bearer ", scheme(true)),
+        (b"bearer ", scheme(true)),
+        (b"BEARER ", scheme(true)),
+        (b"Basic ", scheme(false)),
+        (b"basic ", scheme(false)),
+        (b"Token ", scheme(false)),
+        (b"token ", scheme(false)),
+        (b"=", Begin::Separator(b'=')),
+        (b":", Begin::Separator(b':')),
+        (b"--password ", Begin::Option(Key::Strong)),
+        (b"--passphrase ", Begin::Option(Key::Strong)),
+        (b"--secret ", Begin::Option(Key::Strong)),
+        (b"--api-key ", Begin::Option(Key::Strong)),
+        (b"--token ", Begin::Option(Key::Weak)),
+    ]
+}
+
+impl Begin {
+    /// Returns the shape that begins here, if what stands `before` allows one.
+    ///
+    /// The pattern stands at `start..end` of the whole text.
+    pub(super) fn shape(self, before: &[u8], start: usize, end: usize) -> Option<Shape> {
+        let (held_from, kind) = match self {
+            Self::Token(token) if token.edge && !at_edge(before) => return None,
+            Self::Token(token) => (start, Kind::Run(Run::new(token))),
+            Self::Jwt if !at_edge(before) => return None,
+            Self::Jwt => (start, Kind::Jwt(Jwt { header: 0, rest: None, dots: 0 })),
+            Self::Pem => (start, Kind::Pem(Pem::Label { label: Vec::new(), dashes: 0 })),
+            Self::Url if !before.last().is_some_and(u8::is_ascii_alphanumeric) => return None,
+            Self::Url => (end, Kind::Url(Url::default())),
+            Self::Scheme { alone } => {
+                let authorized = assignment::is_authorization(before);
+                if !(authorized || alone && at_edge(before)) {
+                    return None;
+                }
+                let (least, undoubted) = if authorized { (6, 6) } else { (10, 20) };
+                let token = Token { class: Class::Credential, least, undoubted, edge: false };
+                (end, Kind::Run(Run::new(token)))
+            }
+            Self::Separator(separator) => {
+                let (key, style) = assignment::key_before(before, separator)?;
+                (end, Kind::Value(Value::new(key, style, separator)))
+            }
+            Self::Option(key) => (end, Kind::Value(Value::new(key, Style::Colon, b' '))),
+        };
+        Some(Shape { held_from, cover: None, kind })
+    }
+}
+
+/// Whether a word may begin after `before`.
+///
+/// The bracket that ends a marker is no edge: the text before a marker is not known to have been one.
+fn at_edge(before: &[u8]) -> bool {
+    match before {
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., last] => !(last.is_ascii_alphanumeric() || b"_-]".contains(last)),
+        [] => true,
+    }
+}
+
+/// A shape that has begun.
+pub(super) struct Shape {
+    held_from: usize,
+    cover: Option<Region>,
+    kind: Kind,
+}
+
+enum Kind {
+    Run(Run),
+    Jwt(Jwt),
+    Pem(Pem),
+    Url(Url),
+    Value(Value),
+}
+
+impl Shape {
+    /// Takes the byte at offset `at`; false when the shape has ended before it, or with it.
+    pub(super) fn feed(&mut self, byte: u8, at: usize) -> bool {
+        match &mut self.kind {
+            Kind::Run(run) => run.feed(byte, at, self.held_from, &mut self.cover),
+            Kind::Jwt(jwt) => jwt.feed(byte, at, self.held_from, &mut self.cover),
+            Kind::Pem(pem) => pem.feed(byte, at, self.held_from, &mut self.cover),
+            Kind::Url(url) => url.feed(byte, at, &mut self.cover),
+            Kind::Value(value) => value.feed(byte, at, &mut self.held_from, &mut self.cover),
+        }
+    }
+
+    /// Tells the shape that the text ends.
+    pub(super) fn end(&mut self) {
+        if let Kind::Value(value) = &mut self.kind {
+            value.end(&mut self.cover);
+        }
+    }
+
+    /// Returns the offset before which the shape claims nothing further.
+    pub(super) fn held_from(&self) -> usize {
+        self.cover.map_or(self.held_from, |cover| cover.end)
+    }
+
+    /// Returns what the shape is certain to cover.
+    pub(super) fn cover(&self) -> Option<Region> {
+        self.cover
+    }
+
+    /// Whether this is a word that has become certain and goes on; another one beside it would cover nothing new.
+    pub(super) fn is_open_ended(&self) -> bool {
+        matches!(&self.kind, Kind::Value(value) if value.is_open_ended())
+    }
+
+    /// Whether `other`, which begins now, could not cover anything that this one does not.
+    ///
+    /// It keeps the number of running shapes small in text that consists of beginnings.
+    pub(super) fn stands_for(&self, other: &Self) -> bool {
+        self.cover.is_some()
+            && match (&self.kind, &other.kind) {
+                (Kind::Run(this), Kind::Run(that)) => this.token.class == that.token.class,
+                (Kind::Jwt(_), Kind::Jwt(_)) => true,
+                (Kind::Pem(_), Kind::Pem(_)) => true,
+                (Kind::Run(_) | Kind::Jwt(_) | Kind::Pem(_) | Kind::Url(_) | Kind::Value(_), _) => false,
+            }
+    }
+}
+
+/// Lets `cover` begin at `start` if it has not begun, and reach over the byte `at`.
+pub(super) fn reach(cover: &mut Option<Region>, start: usize, at: usize) {
+    *cover = Some(Region { start: cover.map_or(start, |region| region.start), end: at + 1 });
+}
+
+struct Run {
+    token: Token,
+    length: usize,
+    digit: bool,
+    dots: usize,
+}
+
+impl Run {
+    fn new(token: Token) -> Self {
+        Self { token, length: 0, digit: false, dots: 0 }
+    }
+
+    fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
+        if !self.token.class.has(byte) {
+            return false;
+        }
+        self.length += 1;
+        self.digit |= byte.is_ascii_digit();
+        // A full stop belongs to the token only if the token goes on after it.
+        self.dots = if byte == b'.' { self.dots + 1 } else { 0 };
+        let certain = self.length >= self.token.least && (self.digit || self.length >= self.token.undoubted);
+        if certain && self.dots == 0 {
+            reach(cover, start, at);
+        }
+        self.dots <= 2 && (cover.is_some() || self.length <= PATIENCE)
+    }
+}
+
+struct Jwt {
+    header: usize,
+    /// How many bytes came after the first dot.
+    rest: Option<usize>,
+    dots: usize,
+}
+
+impl Jwt {
+    fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
+        self.dots = if byte == b'.' { self.dots + 1 } else { 0 };
+        match &mut self.rest {
+            None if byte == b'.' => {
+                self.rest = Some(0);
+                self.header >= 10
+            }
+            None => {
+                self.header += 1;
+                Class::Dashed.has(byte) && self.header <= JWT_HEADER
+            }
+            Some(_) if byte != b'.' && !Class::Dashed.has(byte) => false,
+            Some(rest) => {
+                *rest += 1;
+                if *rest >= 10 && self.dots == 0 {
+                    reach(cover, start, at);
+                }
+                self.dots <= 2
+            }
+        }
+    }
+}
+
+enum Pem {
+    Label { label: Vec<u8>, dashes: usize },
+    Body(Body),
+    End { length: usize, dashes: usize, body: Body },
+}
+
+#[derive(Clone, Copy)]
+struct Body {
+    line: Line,
+    backslash: bool,
+    /// How much of the beginning of the last line has been seen.
+    ending: usize,
+    length: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Fresh,
+    Word,
+    Header,
+    Other,
+}
+
+impl Pem {
+    fn feed(&mut self, byte: u8, at: usize, start: usize, cover: &mut Option<Region>) -> bool {
+        match self {
+            Self::Label { label, dashes } => {
+                *dashes = if byte == b'-' { *dashes + 1 } else { 0 };
+                label.push(byte);
+                if *dashes == 5 {
+                    let private = label.windows(11).any(|words| words == b"PRIVATE KEY");
+                    let body = Body { line: Line::Other, backslash: false, ending: 0, length: 0 };
+                    *self = Self::Body(body);
+                    if private {
+                        reach(cover, start, at);
+                    }
+                    return private;
+                }
+                let fits = byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ' || byte == b'-';
+                fits && label.len() <= LABEL
+            }
+            Self::Body(body) => {
+                if !body.takes(byte) {
+                    return false;
+                }
+                reach(cover, start, at);
+                if body.ending == END.len() {
+                    *self = Self::End { length: 0, dashes: 0, body: *body };
+                }
+                true
+            }
+            Self::End { length, dashes, body } => {
+                *length += 1;
+                *dashes = if byte == b'-' { *dashes + 1 } else { 0 };
+                let goes_on = body.takes(byte);
+                if goes_on {
+                    reach(cover, start, at);
+                }
+                if goes_on && (*length > LABEL || body.line == Line::Fresh) {
+                    *self = Self::Body(*body);
+                    return true;
+                }
+                goes_on && *dashes < 5
+            }
+        }
+    }
+}
+
+impl Body {
+    /// Whether `byte` can stand in an armoured key, which may be indented, quoted, commented out or JSON-escaped.
+    ///
+    /// Headers such as `Version: …` may hold anything. Code and prose soon fail, so that a text which merely mentions
+    /// the first line of a key is not swallowed.
+    fn takes(&mut self, byte: u8) -> bool {
+        self.length += 1;
+        self.ending = match byte {
+            _ if END.get(self.ending) == Some(&byte) => self.ending + 1,
+            b'-' if self.ending == 5 => 5,
+            b'-' => 1,
+            _ => 0,
+        };
+        let escaped_newline = self.backslash && (byte == b'n' || byte == b'r');
+        self.backslash = byte == b'\\';
+        self.line = match (self.line, byte) {
+            (_, b'\n' | b'\r') => Line::Fresh,
+            _ if escaped_newline => Line::Fresh,
+            (Line::Fresh, b' ' | b'\t' | b'>' | b'|' | b'#' | b'+' | b'"' | b'\'' | b'\\') => Line::Fresh,
+            (Line::Fresh | Line::Word, b'-' | b'a'..=b'z' | b'A'..=b'Z') => Line::Word,
+            (Line::Word, b':') => Line::Header,
+            (Line::Header, _) => Line::Header,
+            (Line::Fresh | Line::Word | Line::Other, _) => Line::Other,
+        };
+        let fits = byte.is_ascii_alphanumeric() || b"+/=-\\\"'>|#,:* \t\r\n".contains(&byte);
+        self.length <= PEM_BODY && (fits || self.line == Line::Header)
+    }
+}
+
+#[derive(Default)]
+struct Url {
+    user: Vec<u8>,
+    password: Option<(usize, Vec<u8>)>,
+    /// How many bytes came after the last at-sign.
+    after: Option<usize>,
+}
+
+impl Url {
+    fn feed(&mut self, byte: u8, at: usize, cover: &mut Option<Region>) -> bool {
+        if byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>\\".contains(&byte) {
+            return false;
+        }
+        let Some((start, password)) = &mut self.password else {
+            if byte == b':' {
+                self.password = Some((at + 1, Vec::new()));
+                return !self.user.starts_with(b"[");
+            }
+            self.user.push(byte);
+            let ended = b"/?#@".contains(&byte) || self.user.ends_with(MARKER.as_bytes());
+            return !ended && self.user.len() <= USER_INFO;
+        };
+        if byte == b'@' && at == *start {
+            return false;
+        }
+        if byte == b'@' {
+            // An at-sign in the password should have been encoded and often is not: the last one counts.
+            *cover = Some(Region { start: *start, end: at });
+            self.after = Some(0);
+            return true;
+        }
+        if let Some(after) = &mut self.after {
+            *after += 1;
+            return !b"/?#".contains(&byte) && *after <= PATIENCE;
+        }
+        let port = password.iter().all(u8::is_ascii_digit);
+        password.push(byte);
+        let ended = port && b"/?#,;)]}|".contains(&byte);
+        !ended && !password.ends_with(MARKER.as_bytes()) && password.len() <= USER_INFO
+    }
+}

@@ -1,0 +1,567 @@
+//! Random walks over chunkings and encodings, and tables of shapes.
+
+use super::*;
+
+/// Chunkings tried by default, and with `PUSH_LONG=1`.
+const CHUNKINGS: u64 = 20_000;
+const MANY_CHUNKINGS: u64 = 1_000_000;
+const CHUNKINGS_PER_REDACTOR: u64 = 100;
+
+#[test]
+fn no_chunking_and_no_encoding_leaks_a_known_value() {
+    let many = std::env::var_os("PUSH_LONG").is_some_and(|value| value == "1");
+    let total = if many { MANY_CHUNKINGS } else { CHUNKINGS };
+    for seed in 0..total / CHUNKINGS_PER_REDACTOR {
+        let mut dice = Dice(seed);
+        let secrets: Vec<String> = (0..1 + dice.below(4)).map(|_| secret(&mut dice)).collect();
+        let redactor = Redactor::new(secrets.iter().map(String::as_str));
+        for round in 0..CHUNKINGS_PER_REDACTOR {
+            let text = text_with(&secrets, &mut dice);
+            let whole = redactor.text(&text);
+            let streamed = in_chunks(&redactor, &text, &mut dice);
+            assert_eq!(streamed, whole, "seed {seed} round {round}: {text:?}");
+            assert_eq!(redactor.text(&whole), whole, "seed {seed} round {round}: twice differs: {text:?}");
+            for secret in &secrets {
+                assert_hidden(secret, &whole, &format!("seed {seed} round {round}: {text:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn json_stays_valid_and_hides_what_text_hides() {
+    let secrets = [secret(&mut Dice(1)), secret(&mut Dice(2)), secret(&mut Dice(3)), secret(&mut Dice(4))];
+    let redactor = Redactor::new(secrets.iter().map(String::as_str));
+    for seed in 0..2_000 {
+        let mut dice = Dice(seed);
+        let (key, value) = (text_with(&secrets, &mut dice), text_with(&secrets, &mut dice));
+        let inner = serde_json::json!({ "text": value }).to_string();
+        let json =
+            serde_json::json!({ key: [1.5, value, null], "nested": inner, "n": 12345678901234567890_u64 });
+        let redacted = redactor.json(&json.to_string());
+        let parsed: serde_json::Value = serde_json::from_str(&redacted).expect("valid JSON");
+        assert_eq!(redactor.json(&redacted), redacted, "seed {seed}");
+        assert_eq!(parsed["n"], json["n"], "seed {seed}");
+        for secret in &secrets {
+            assert_hidden(secret, &redacted, &format!("seed {seed}"));
+            strings(&parsed, &mut |text| assert_hidden(secret, text, &format!("seed {seed}")));
+        }
+    }
+}
+
+#[test]
+fn json_is_redacted_by_key_and_otherwise_kept_as_written() {
+    let redactor = Redactor::new(["line one\nline two"]);
+    let table = [
+        (r#"{"password":"hunter2hunter2","user":"bob"}"#, r#"{"password":"[redacted]","user":"bob"}"#),
+        (r#"{"apiKey" : "abcdefgh"}"#, r#"{"apiKey" : "[redacted]"}"#),
+        (r#"{"token":"[redacted]"}"#, r#"{"token":"[redacted]"}"#),
+        (r#"{"token":["abcdefgh12"],"tokens":12345678}"#, r#"{"token":["abcdefgh12"],"tokens":12345678}"#),
+        (r#"{"a":"\u0041\/ \"x\"","b":1.10}"#, r#"{"a":"\u0041\/ \"x\"","b":1.10}"#),
+        (r#"{"a":"is line one\nline two, \"yes\""}"#, r#"{"a":"is [redacted], \"yes\""}"#),
+        (r#"{"a\nghp_abcdefghijklmnopqrst1234":true}"#, r#"{"a\n[redacted]":true}"#),
+        (r#"{"a":"{\"secret\":\"abcdefgh12\"}"}"#, r#"{"a":"{\"secret\":\"[redacted]\"}"}"#),
+        (r#"{"a":"\ud800"}"#, r#"{"a":"[redacted]"}"#),
+        (r#"{"password":"hunter2hunter2"#, r#"{"password":"hunter2hunter2"#),
+    ];
+    for (json, expected) in table {
+        assert_eq!(redactor.json(json), expected);
+    }
+}
+
+#[test]
+fn shapes_of_secrets_are_hidden() {
+    let redactor = Redactor::default();
+    for (text, expected) in hidden_shapes() {
+        assert_eq!(redactor.text(&text), expected, "{text}");
+        assert_eq!(redactor.text(&expected), expected, "twice: {text}");
+        for seed in 0..8 {
+            assert_eq!(in_chunks(&redactor, &text, &mut Dice(seed)), expected, "seed {seed}: {text}");
+        }
+        let around = format!("before «{text}»\nafter");
+        assert_eq!(
+            redactor.text(&around).len(),
+            in_chunks(&redactor, &around, &mut Dice(1)).len(),
+            "{around}"
+        );
+    }
+}
+
+#[test]
+fn ordinary_text_is_left_alone() {
+    let redactor = Redactor::from_environment([("API_KEY", "not-in-any-of-these-texts")]);
+    for text in ORDINARY {
+        assert_eq!(redactor.text(text), *text);
+        assert_eq!(in_chunks(&redactor, text, &mut Dice(7)), *text);
+    }
+    let image = base64_of(&mut Dice(3), 20_000);
+    assert_eq!(redactor.text(&format!("![](data:image/png;base64,{image})")).len(), image.len() + 27);
+}
+
+#[test]
+fn prose_is_delayed_by_at_most_a_word() {
+    let redactor = Redactor::new(["hunter2hunter2", "correct horse battery"]);
+    let mut stream = redactor.stream();
+    assert_eq!(stream.push("Hello wor"), "Hello wo");
+    assert_eq!(stream.push("ld, this is a tok"), "rld, this is a ");
+    assert_eq!(stream.push("en which correct"), "token which ");
+    assert_eq!(stream.push(" hors"), "");
+    assert_eq!(stream.push("es eat. hunter"), "correct horses eat. ");
+    assert_eq!(stream.push("2hunter2"), MARKER);
+    assert_eq!(stream.push("; password="), "; password=");
+    assert_eq!(stream.push("abcdefgh"), "");
+    assert_eq!(stream.push(" and"), "[redacted] and");
+    assert_eq!(stream.finish(), "");
+    assert_eq!(stream.push("abc sk-"), "abc ");
+    assert_eq!(stream.finish(), "sk-");
+}
+
+#[test]
+fn what_is_held_back_is_bounded() {
+    let redactor = Redactor::new(["hunter2hunter2"]);
+    let endless = [
+        "sk-0123456789abcdefghij",
+        "Bearer abcdefghijklmnopqrstu1",
+        "eyJabcdefghijklmnop",
+        "password=abc1",
+        "password=\"a b",
+        "https://user:pa",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\nComment: (",
+        "....",
+        "password=)",
+        "eyJabcdefghijklm.abcdefghijklmno.",
+        "://a:b@",
+        "hunter2",
+        "token = ",
+        "password=password=",
+    ];
+    for beginning in endless {
+        for more in ["a", "1", ".", "@", ")", "-", " ", "\\", "=", beginning] {
+            let mut stream = redactor.stream();
+            let (mut pushed, mut text) = (0, String::from(beginning));
+            let mut shown = stream.push(beginning);
+            while pushed < 40_000 {
+                let chunk = more.repeat(256usize.div_ceil(more.len()));
+                shown.push_str(&stream.push(&chunk));
+                pushed += chunk.len();
+                text.push_str(&chunk);
+                let held = format!("{stream:?}");
+                let held: usize =
+                    held.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("a number");
+                assert!(held <= 8 * 1024 + 2 * 1024, "{beginning:?} then {more:?}: {held}");
+            }
+            shown.push_str(&stream.finish());
+            assert_eq!(shown, redactor.text(&text), "{beginning:?} then {more:?}");
+        }
+    }
+}
+
+#[test]
+fn values_which_look_like_the_marker_do_no_harm() {
+    let redactor = Redactor::new([
+        "redacted",
+        "[redacted]",
+        "o[redac",
+        "d]hello",
+        "abcdef[red",
+        "a[redacted]bcdefgh",
+        "x",
+    ]);
+    for text in [
+        "[redacted]",
+        "a redacted b",
+        "d]hello",
+        "hello[redacted]hello",
+        "abcdef[redacted]",
+        "[[redacted]]",
+        "[redac",
+    ] {
+        let once = redactor.text(text).into_owned();
+        assert_eq!(redactor.text(&once), once, "{text}");
+        assert_eq!(in_chunks(&redactor, text, &mut Dice(5)), once, "{text}");
+    }
+    assert_eq!(redactor.text("[redacted][redacted]"), MARKER);
+    assert!(holds_marker(&redactor.text("say redacted")));
+    assert!(!holds_marker("redacted"));
+}
+
+#[test]
+fn long_values_and_values_with_lines_are_found() {
+    let long: String = base64_of(&mut Dice(11), 5_000);
+    let lines = format!("{}\n{}", &long[..30], &long[40..70]);
+    let redactor = Redactor::new([long.as_str(), lines.as_str(), "  spaced secret\n", "short"]);
+    assert_eq!(redactor.text(&format!("a {long} b")), "a [redacted] b");
+    assert_eq!(
+        redactor.text(&format!("a {} b", lines.replace('\n', "\n    "))),
+        "a [redacted]\n    [redacted] b"
+    );
+    assert_eq!(redactor.text("a spaced secret, short"), "a [redacted], short");
+}
+
+#[test]
+fn overlapping_values_leave_no_rest() {
+    let redactor = Redactor::new(["abcabcabc", "cabcdefg", "defghijk"]);
+    assert_eq!(redactor.text("xabcabcabcabcabcdefghijky"), "x[redacted]y");
+    assert_eq!(redactor.text("é abcabcabc é"), "é [redacted] é");
+}
+
+#[test]
+fn debug_shows_no_value() {
+    let redactor = Redactor::new(["hunter2hunter2"]);
+    let mut stream = redactor.stream();
+    stream.push("hunter2hunter");
+    assert!(!format!("{redactor:?} {stream:?} {redactor:#?} {stream:#?}").contains("hunter"));
+}
+
+fn hidden_shapes() -> Vec<(String, String)> {
+    let alphabet = "a1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0U1v2W3x4Y5z6A7b8C9d0E1f2";
+    let upper = "A1B2C3D4E5F6G7H8";
+    let mut table = Vec::new();
+    for prefix in [
+        "sk-",
+        "sk-proj-",
+        "sk-ant-api03-",
+        "sk_live_",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "ghu_",
+        "ghr_",
+        "github_pat_11AA_",
+        "glpat-",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "xoxr-",
+        "xoxs-",
+        "AIza",
+        "npm_",
+        "pypi-",
+        "hf_",
+        "att_",
+    ] {
+        table.push((format!("use {prefix}{alphabet}, please"), "use [redacted], please".to_owned()));
+        table.push((format!("({prefix}{alphabet})"), "([redacted])".to_owned()));
+        table.push((format!("\"{prefix}{alphabet}\""), "\"[redacted]\"".to_owned()));
+    }
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+    let pem = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED (x)\n\nMIIEpAIB\nAAKC+/==\n-----END RSA PRIVATE KEY-----";
+    let rows = [
+        (format!("id AKIA{upper}."), "id [redacted]."),
+        (format!("id ASIA{upper}"), "id [redacted]"),
+        (format!("jwt {jwt}."), "jwt [redacted]."),
+        (pem.to_owned(), "[redacted]"),
+        (format!("key: |\n  {}\nnext: 1", pem.replace('\n', "\n  ")), "key: |\n  [redacted]\nnext: 1"),
+        (
+            format!("{{\"k\": \"{}\", \"n\": 1}}", pem.replace('\n', "\\n")),
+            "{\"k\": \"[redacted]\", \"n\": 1}",
+        ),
+        ("Authorization: Bearer abcdefgh".into(), "Authorization: Bearer [redacted]"),
+        (
+            "authorization: Basic dXNlcjpwYXNz\r\nAccept: */*".into(),
+            "authorization: Basic [redacted]\r\nAccept: */*",
+        ),
+        ("-H 'Authorization: token abcdefghijkl'".into(), "-H 'Authorization: token [redacted]'"),
+        ("{\"Authorization\":\"Bearer abcdef==\"}".into(), "{\"Authorization\":\"[redacted]\"}"),
+        ("curl -H \"X: Bearer abc123def456\"".into(), "curl -H \"X: Bearer [redacted]\""),
+        ("postgres://app:hunter2@db:5432/main".into(), "postgres://app:[redacted]@db:5432/main"),
+        ("redis://:p@ss@cache/0 next".into(), "redis://:[redacted]@cache/0 next"),
+        ("mysql://a:pa/ss?w@db/x".into(), "mysql://a:[redacted]@db/x"),
+        ("(https://me:secret@example.com/a@b)".into(), "(https://me:[redacted]@example.com/a@b)"),
+        ("password=hunter2hunter2".into(), "password=[redacted]"),
+        ("password=correcthorse next".into(), "password=[redacted] next"),
+        ("DB_PASSWORD=Pa$$w0rd!(x)&y, z".into(), "DB_PASSWORD=[redacted], z"),
+        ("password: hunter2hunter2".into(), "password: [redacted]"),
+        ("password: correcthorsebattery".into(), "password: [redacted]"),
+        ("token: abcdef123456;".into(), "token: [redacted];"),
+        ("API_KEY=supersecret123\nB=1".into(), "API_KEY=[redacted]\nB=1"),
+        ("x-api-key: 0123456789abcdef".into(), "x-api-key: [redacted]"),
+        ("apiKey = 'abcdefgh'".into(), "apiKey = '[redacted]'"),
+        ("secret := \"correct horse battery\"".into(), "secret := \"[redacted]\""),
+        ("'password' => 'hunter2hunter2',".into(), "'password' => '[redacted]',"),
+        ("config[\"token\"] = \"abcdefgh\"".into(), "config[\"token\"] = \"[redacted]\""),
+        ("{\\\"token\\\":\\\"abcdefgh\\\"}".into(), "{\\\"token\\\":\\\"[redacted]\\\"}"),
+        ("password = 'unclosed123 and more".into(), "password = '[redacted] and more"),
+        ("mysql --password hunter2hunter2 db".into(), "mysql --password [redacted] db"),
+        ("?access_token=abcdef123456".into(), "?access_token=[redacted]"),
+        (format!("password={}", "ab1".repeat(200)), "password=[redacted]"),
+        (format!("secret: \"{}\" x", "a b".repeat(700)), "secret: \"[redacted]\" x"),
+        (format!("密钥sk-{alphabet}é"), "密钥[redacted]é"),
+    ];
+    table.extend(rows.map(|(text, expected)| (text, expected.to_owned())));
+    table
+}
+
+const ORDINARY: &[&str] = &[
+    "The risk-assessment-of-the-whole-project-2024 is a task-force-matter.",
+    ".sk-fading-circle .sk-circle-fade-dot:before { animation: sk-circleFadeDelay 1.2s infinite }",
+    "commit 9fceb02d0ae598e95dc970b74767f19372d61af8\nAuthor: Somebody <a@b.example>\nDate: Mon",
+    "550e8400-e29b-41d4-a716-446655440000 and 01ARZ3NDEKTSV4RRFFQ69G5FAV, ses_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    "/usr/share/doc/sk-something/README.md:12:34: warning: unused variable",
+    "C:\\Users\\somebody\\AppData\\Local\\Temp\\file.txt",
+    "let token = self.tokens.next()?;\nlet secret = Secret::new(bytes);\nif token == expected_token {",
+    "struct User { password: Option<String>, token: TokenKind, api_key: &'static str, secret: [u8; 32] }",
+    "def login(user, password=None, token=settings.token): return get(token=get_token(), key=os.environ['KEY'])",
+    "password: process.env.DB_PASSWORD, token = current_token;",
+    "password: user_password,\nsecret_key = base64.b64decode(text)",
+    "error: unexpected token: identifier\nUnexpected token: something",
+    "export TOKEN=$GITHUB_TOKEN API_KEY=${API_KEY} password=$(cat file) SECRET=%SECRET%",
+    "token: ${{ secrets.GITHUB_TOKEN }} and password=******** and token=<your-token> and secret=xxxxxxxxxx",
+    "token=/run/secrets/token password: ./secrets/password.txt secret = ~/secrets/one2three",
+    "token: https://example.com/token/12345678",
+    "--password <PASSWORD>   the password\n--token TOKEN_VALUE  a token\n--password --other",
+    "http://localhost:8080/path@2x.png https://example.com:443?a=b@c ssh://git@host.example:org/repo http://[::1]:80/a@b",
+    "https://example.com/a:b@c and std::env::var, a ? b://c : d, mailto:a@b.example",
+    "Bearer authentication; the bearer of this letter; Basic knowledge; a basic authentication123; token 1234567890",
+    "The Authorization: header. Authorization: required. max_tokens: 4096, \"completion_tokens\": 12345678",
+    "-----BEGIN CERTIFICATE-----\nMIIBxTCCAWug\n-----END CERTIFICATE-----\n-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----",
+    "npm_config_registry npm_lifecycle_event hf_transformers_something att_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    "AKIA and ASIA and EUROPE, AIza, eyJ, eyJhbGciOi.x, data:application/json;base64,eyJ2ZXJzaW9uIjozLCJmaWxlIjoiIn0=",
+    "password:\n  - item\npassword = \npassword: \"short\" secret='' token=\"\"",
+    "----- ---- ------BEGIN nothing PRIVATE KEY",
+    "The secret: tell no one. My password: none. A monkey=bananabananabanana1",
+    "ünïcödé テキスト 🦀 without anything",
+];
+
+/// Asserts that `shown` holds `secret` in no form; looks for forms by decoding, not by encoding as the code does.
+fn assert_hidden(secret: &str, shown: &str, what: &str) {
+    assert!(!shown.contains(secret), "{what}: as it is in {shown:?}");
+    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!shown.to_ascii_lowercase().contains(&hex), "{what}: hexadecimal in {shown:?}");
+    assert!(!percent_decoded(shown).contains(secret), "{what}: percent-encoded in {shown:?}");
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_".contains(c);
+    for run in shown.split(|c| !is_base64(c)).filter(|run| run.len() >= 8) {
+        for skip in 0..4 {
+            let bytes = base64_decoded(&run.as_bytes()[skip..]);
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{what}: base64 in {shown:?}");
+        }
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn base64_decoded(run: &[u8]) -> Vec<u8> {
+    let (mut out, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for byte in run {
+        let sextet = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            _ => 63,
+        };
+        bits = bits << 6 | u32::from(sextet);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xff) as u8);
+        }
+    }
+    out
+}
+
+fn base64_encoded(bytes: &[u8], url_safe: bool, padded: bool) -> String {
+    let table = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let word =
+            chunk.iter().chain([0, 0].iter()).take(3).fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        for index in 0..=chunk.len() {
+            out.push(match (word >> (18 - 6 * index) & 63) as usize {
+                62 => [b'+', b'-'][usize::from(url_safe)] as char,
+                63 => [b'/', b'_'][usize::from(url_safe)] as char,
+                sextet => table[sextet] as char,
+            });
+        }
+        if padded {
+            (chunk.len()..3).for_each(|_| out.push('='));
+        }
+    }
+    out
+}
+
+fn base64_of(dice: &mut Dice, length: usize) -> String {
+    let bytes: Vec<u8> = (0..length).map(|_| dice.next() as u8).collect();
+    base64_encoded(&bytes, false, true)
+}
+
+fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
+    let mut stream = redactor.stream();
+    let largest = [1, 2, 3, 8, 40][dice.below(5)];
+    let (mut shown, mut rest) = (String::new(), text);
+    while !rest.is_empty() {
+        let length = (dice.below(largest + 1)..)
+            .find(|at| *at >= rest.len() || rest.is_char_boundary(*at))
+            .expect("an end");
+        let (chunk, after) = rest.split_at(length.min(rest.len()));
+        shown.push_str(&stream.push(chunk));
+        rest = after;
+    }
+    shown.push_str(&stream.finish());
+    shown
+}
+
+fn secret(dice: &mut Dice) -> String {
+    const ALPHABETS: [&str; 5] = [
+        "abcdefghijklmnopqrstuvwxyz",
+        "ab",
+        "abcXYZ0123456789-_./+=~!@#$%^&*()[]{}<>\"'\\ \n\t",
+        "0123456789abcdef",
+        "aé漢🦀 \\\"/",
+    ];
+    let alphabet: Vec<char> = ALPHABETS[dice.below(5)].chars().collect();
+    let length = 8 + dice.below(30);
+    // Blanks at the edges are not part of a secret, and a bracket there may be cut off.
+    let middle: String = (0..length).map(|_| alphabet[dice.below(alphabet.len())]).collect();
+    format!("q{middle}z")
+}
+
+fn encoded(secret: &str, dice: &mut Dice) -> String {
+    let percent = |all: bool, lower: bool| -> String {
+        let plain = |byte: &u8| !all && (byte.is_ascii_alphanumeric() || b"-_.~".contains(byte));
+        let code = |byte: u8| if lower { format!("%{byte:02x}") } else { format!("%{byte:02X}") };
+        secret
+            .bytes()
+            .map(|byte| if plain(&byte) { String::from(char::from(byte)) } else { code(byte) })
+            .collect()
+    };
+    let quoted = serde_json::to_string(secret).expect("a string");
+    match dice.below(9) {
+        0 => quoted,
+        1 => percent(false, false),
+        2 => percent(false, true),
+        3 => percent(true, dice.below(2) == 0),
+        4 => secret.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        5 => secret.bytes().map(|byte| format!("{byte:02X}")).collect(),
+        6 => {
+            let (before, after) = (dice.below(7), dice.below(7));
+            let mut bytes: Vec<u8> = (0..before).map(|_| dice.next() as u8).collect();
+            bytes.extend(secret.bytes());
+            bytes.extend((0..after).map(|_| dice.next() as u8));
+            base64_encoded(&bytes, dice.below(2) == 0, dice.below(2) == 0)
+        }
+        _ => secret.to_owned(),
+    }
+}
+
+fn text_with(secrets: &[String], dice: &mut Dice) -> String {
+    const PIECES: &[&str] = &[
+        " ",
+        " ",
+        "\n",
+        "word",
+        "Hello world, ",
+        "q",
+        "ab",
+        "é",
+        "🦀",
+        "\"",
+        "'",
+        "\\",
+        ":",
+        "=",
+        " = ",
+        ": ",
+        "@",
+        "/",
+        ".",
+        "-",
+        ")",
+        "[",
+        "]",
+        "[redacted]",
+        "[red",
+        "password",
+        "token",
+        "secret",
+        "api_key",
+        "Authorization: ",
+        "Bearer ",
+        "Basic ",
+        "://",
+        "https://user:",
+        "sk-",
+        "sk-ant-",
+        "ghp_",
+        "AKIA",
+        "eyJ",
+        "eyJhbGciOiJIUzI1NiJ9.",
+        "-----BEGIN ",
+        "PRIVATE KEY-----",
+        "-----END ",
+        "a1B2c3D4e5F6",
+        "A1B2C3D4E5F6G7H8",
+        "0123456789abcdef0123456789abcdef",
+        "foo(",
+        "self.token",
+        "$TOKEN",
+        "Comment: (x)",
+        "--password ",
+        "\\n",
+        "%zz",
+        "xoxb-",
+        "\r\n",
+        "{",
+        "}",
+        ",",
+    ];
+    let mut text = String::new();
+    for _ in 0..1 + dice.below(14) {
+        let secret = &secrets[dice.below(secrets.len())];
+        match dice.below(8) {
+            0 | 1 => text.push_str(&encoded(secret, dice)),
+            2 => text.push_str(&secret[..boundary(secret, dice.below(secret.len()))]),
+            3 => text.push_str(&secret[boundary(secret, dice.below(secret.len()))..]),
+            _ => text.push_str(PIECES[dice.below(PIECES.len())]),
+        }
+    }
+    text
+}
+
+fn strings(value: &serde_json::Value, check: &mut impl FnMut(&str)) {
+    if let Some(text) = value.as_str() {
+        check(text);
+    }
+    value.as_array().into_iter().flatten().for_each(|item| strings(item, check));
+    for (key, item) in value.as_object().into_iter().flatten() {
+        check(key);
+        strings(item, check);
+    }
+}
+
+/// A small generator of numbers; the same seed gives the same walk for ever.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}

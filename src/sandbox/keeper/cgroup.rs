@@ -1,0 +1,195 @@
+//! A cgroup for each step, where the hierarchy lets us make one.
+//!
+//! It is one layer among others: whatever goes wrong here means that the layer is missing, never that a step fails.
+//! Only version 2 is used, also where it is mounted beside version 1.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the directories of steps are called; the keeper's process id follows.
+const PREFIX: &str = "pushd-step-";
+
+/// The cgroup of one step.
+pub(super) struct Cgroup {
+    path: PathBuf,
+    /// The directory, for a process to be born into.
+    pub(super) directory: File,
+}
+
+impl Cgroup {
+    /// Makes the cgroup of the keeper with this id; `None` where that is not possible.
+    pub(super) fn make(parent: &CStr, keeper: u32) -> Option<Self> {
+        if parent.is_empty() {
+            return None;
+        }
+        Self::make_at(path(Path::new(OsStr::from_bytes(parent.to_bytes())), keeper))
+    }
+
+    fn make_at(path: PathBuf) -> Option<Self> {
+        match fs::create_dir(&path) {
+            Ok(()) => {}
+            // A keeper with our id was killed once and could not tidy up.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                clear(&path);
+                fs::create_dir(&path).ok()?;
+            }
+            Err(_) => return None,
+        }
+        let directory = File::open(&path).ok().filter(|_| path.join("cgroup.kill").exists());
+        match directory {
+            Some(directory) => Some(Self { path, directory }),
+            None => {
+                remove(&path);
+                None
+            }
+        }
+    }
+
+    /// Kills every process in it, all at once.
+    pub(super) fn kill(&self) {
+        kill(&self.path);
+    }
+
+    /// Removes it.
+    pub(super) fn remove(self) {
+        drop(self.directory);
+        remove(&self.path);
+    }
+}
+
+/// Finds the directory under which cgroups can be made, and removes what is left over there.
+pub(super) fn find() -> Option<Box<Path>> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let own = fs::read("/proc/self/cgroup").ok()?;
+    let parent = locate(&mounts, &own)?;
+    let trial = Cgroup::make_at(parent.join(format!("pushd-probe-{}", std::process::id())))?;
+    trial.remove();
+    for left in leftovers(&parent) {
+        clear(&left);
+    }
+    Some(parent.into())
+}
+
+/// Ends and removes what a keeper that was killed has left.
+pub(super) fn clean_after(parent: &Path, keeper: u32) {
+    let path = path(parent, keeper);
+    if path.exists() {
+        clear(&path);
+    }
+}
+
+fn path(parent: &Path, keeper: u32) -> PathBuf {
+    parent.join(format!("{PREFIX}{keeper}"))
+}
+
+/// The cgroups below `parent` whose keepers are no more.
+fn leftovers(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let orphaned = entries.filter(|entry| {
+        let name = entry.file_name();
+        let keeper = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        keeper.is_some_and(|keeper| !Path::new(&format!("/proc/{keeper}")).exists())
+    });
+    orphaned.map(|entry| entry.path()).collect()
+}
+
+fn clear(path: &Path) {
+    kill(path);
+    remove(path);
+}
+
+fn kill(path: &Path) {
+    let _missing = fs::write(path.join("cgroup.kill"), "1");
+}
+
+/// Removes a cgroup with those a step has made in it; one whose dead are not yet reaped is tried again.
+fn remove(path: &Path) {
+    for _ in 0..20 {
+        for inner in fs::read_dir(path).into_iter().flatten().flatten() {
+            if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove(&inner.path());
+            }
+        }
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
+
+/// Where the cgroup of this process is found in the file system, from the texts of `mountinfo` and `cgroup`.
+fn locate(mounts: &[u8], own: &[u8]) -> Option<PathBuf> {
+    let own = own.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
+    let own = Path::new(OsStr::from_bytes(own));
+    mounts.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (root, point) = (fields.nth(3)?, fields.next()?);
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        if kind != b"cgroup2" {
+            return None;
+        }
+        // A cgroup outside of what is mounted cannot be reached.
+        let below = own.strip_prefix(unescape(root)).ok()?;
+        let reachable = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        reachable.then(|| unescape(point).join(below))
+    })
+}
+
+/// Undoes the octal escapes of `mountinfo`.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        (rest, _) = match code {
+            Some(code) => (&after[3..], bytes.push(code)),
+            None => (after, bytes.push(*first)),
+        };
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PURE: &[u8] = b"30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+    const HYBRID: &[u8] = b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+        41 31 0:38 / /sys/fs/cgroup/uni\\040fied rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn the_own_cgroup_is_found_where_version_2_is_mounted() {
+        let own = b"0::/user.slice/user-1000.slice/app.scope\n";
+        let found = locate(PURE, own).unwrap();
+        assert_eq!(found, Path::new("/sys/fs/cgroup/user.slice/user-1000.slice/app.scope"));
+    }
+
+    #[test]
+    fn a_hybrid_mount_with_a_space_in_its_path_is_found() {
+        let own = b"4:memory:/elsewhere\n0::/\n";
+        assert_eq!(locate(HYBRID, own).unwrap(), Path::new("/sys/fs/cgroup/uni fied"));
+    }
+
+    #[test]
+    fn a_mount_of_a_part_is_entered_at_its_root_or_not_at_all() {
+        let part = b"30 23 0:26 /a/b /mnt rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(locate(part, b"0::/a/b/c\n").unwrap(), Path::new("/mnt/c"));
+        assert_eq!(locate(part, b"0::/a\n"), None);
+        assert_eq!(locate(PURE, b"0::/../outside\n"), None);
+    }
+
+    #[test]
+    fn version_1_alone_is_not_used() {
+        let only = b"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+        assert_eq!(locate(only, b"0::/\n"), None);
+        assert_eq!(locate(PURE, b"4:memory:/a\n"), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! How Linux holds a tree together: subreaper, cgroup, and a sweep through `/proc`.
+//!
+//! Nobody is signalled by number alone: a process that is not the keeper's own child is named by a descriptor and
+//! its time of birth, so that an id given away in the meantime hurts no stranger.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{ForkResult, Pid, fork as plain_fork, getpid, getppid};
+
+use super::cgroup::{self, Cgroup};
+use super::table::{self, Entry};
+use super::{Told, Tree, is_closed};
+
+/// How many passes a sweep makes before it kills what it has.
+const PASSES: usize = 64;
+
+/// Has `clone3` put the child into a cgroup; the constant of libc is of a type too small for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Names what holds a step's processes together.
+pub(in super::super) const fn layers(cgroups: bool) -> &'static str {
+    if cgroups { "cgroup and subreaper" } else { "subreaper" }
+}
+
+/// Finds where cgroups can be made.
+pub(in super::super) fn find_cgroups() -> Option<Box<Path>> {
+    cgroup::find()
+}
+
+/// Ends what a killed keeper left in its cgroup.
+pub(in super::super) fn clean_after(cgroups: &Path, keeper: u32) {
+    cgroup::clean_after(cgroups, keeper);
+}
+
+/// Makes this process fit to be a keeper; each measure that fails leaves the others standing.
+pub(super) fn settle() {
+    // Whoever ends all processes called `push` is not to end the one that tidies up.
+    let _named = prctl::set_name(c"step-keeper");
+    let _reaper = prctl::set_child_subreaper(true);
+    close_the_rest();
+}
+
+/// Closes whatever came in beside the three standard descriptors.
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn close_the_rest() {
+    // SAFETY: the keeper has just begun and owns no descriptor but the first three.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+}
+
+/// Where a step's processes are put.
+pub(super) struct Room(Cgroup);
+
+impl Room {
+    /// Makes the room under `cgroups`, which is empty where none can be made.
+    pub(super) fn open(cgroups: &CStr) -> Option<Self> {
+        Cgroup::make(cgroups, std::process::id()).map(Self)
+    }
+
+    /// Removes it.
+    pub(super) fn close(self) {
+        self.0.remove();
+    }
+}
+
+/// Forks, into the room if the system allows it.
+///
+/// To be born in a cgroup is cheap; to be moved there can take ten milliseconds.
+#[expect(unsafe_code, reason = "there is no safe fork")]
+pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
+    if let Some(Ok(forked)) = room.map(|room| fork_into(room.0.directory.as_fd())) {
+        return Ok(forked);
+    }
+    // SAFETY: the keeper has one thread, so the child may do whatever the parent may.
+    unsafe { plain_fork() }
+}
+
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn fork_into(directory: BorrowedFd<'_>) -> nix::Result<ForkResult> {
+    // SAFETY: all zeroes is a valid value of this structure of numbers.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.cgroup = directory.as_raw_fd() as u64;
+    // SAFETY: without a stack and shared memory this is a fork, and the keeper has one thread; the structure
+    // outlives the call and its size is given.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of_val(&arguments)) };
+    match Errno::result(pid)? {
+        0 => Ok(ForkResult::Child),
+        child => Ok(ForkResult::Parent { child: Pid::from_raw(child as libc::pid_t) }),
+    }
+}
+
+/// Has the shell die with its keeper, should somebody kill that.
+pub(super) fn die_with_keeper(keeper: Pid) -> nix::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // A keeper killed just before sends no signal any more, and its children belong to somebody else.
+    if getppid() == keeper { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// Ends a child that did not become the shell, without the keeper's own last acts.
+#[expect(unsafe_code, reason = "the call has no wrapper")]
+pub(super) fn leave() -> ! {
+    // SAFETY: ends the process at once, running no code of ours.
+    unsafe { libc::_exit(127) }
+}
+
+/// What wakes a keeper: the socket, a dead child, or a request to end.
+pub(super) struct Wakeup(SignalFd);
+
+impl Wakeup {
+    /// Begins to listen; from here on the signals do nothing by themselves.
+    pub(super) fn new() -> nix::Result<Self> {
+        let wanted: SigSet =
+            [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+        wanted.thread_block()?;
+        SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
+    }
+
+    /// Waits until a child died, or everything is to be ended.
+    pub(super) fn wait(&self, link: BorrowedFd<'_>) -> nix::Result<Told> {
+        let mut sources =
+            [PollFd::new(link, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut sources, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let [link_woke, _] = sources.map(|source| source.any().unwrap_or(true));
+        let asked = self.drain();
+        Ok(if asked || (link_woke && is_closed(link)) { Told::End } else { Told::Nothing })
+    }
+
+    /// Waits until a child died, for at most `limit`.
+    pub(super) fn pause(&self, limit: Duration) {
+        let millis = PollTimeout::try_from(limit.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
+        let _timed_out = poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], millis);
+        self.drain();
+    }
+
+    /// Takes the signals that have come; whether one asked for the end.
+    fn drain(&self) -> bool {
+        let mut asked = false;
+        while let Ok(Some(signal)) = self.0.read_signal() {
+            asked |= i32::try_from(signal.ssi_signo) != Ok(libc::SIGCHLD);
+        }
+        asked
+    }
+}
+
+/// With a subreaper, to have no child is to have no descendant.
+pub(super) const fn without_children(_shell: Pid) -> Tree {
+    Tree::Empty
+}
+
+/// Goes through the tree once: stops whoever is found until nobody new is, then kills them all.
+///
+/// A stopped process has no more children and lets none of them go, so the passes come to an end.
+pub(super) fn strike(_shell: Pid, room: Option<&Room>) {
+    if let Some(room) = room {
+        room.0.kill();
+    }
+    let mut caught = Caught::default();
+    for _ in 0..PASSES {
+        if caught.stop_children() + caught.stop_descendants() == 0 {
+            break;
+        }
+    }
+    for (pid, born) in caught.0 {
+        send(pid, born, Signal::SIGKILL);
+    }
+}
+
+/// The processes stopped so far, with their time of birth; own children need none, for nobody else reaps them.
+#[derive(Default)]
+struct Caught(BTreeMap<i32, Option<u64>>);
+
+impl Caught {
+    /// Stops the keeper's own children, and says how many were new.
+    ///
+    /// This is quick enough to catch one that forks and leaves over and over, and becomes our child in between.
+    fn stop_children(&mut self) -> usize {
+        let mut found = 0;
+        for _ in 0..PASSES {
+            let before = found;
+            for pid in table::own_children() {
+                if self.0.insert(pid, None).is_none() {
+                    send(pid, None, Signal::SIGSTOP);
+                    found += 1;
+                }
+            }
+            if found == before {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Stops whoever descends from the keeper according to the system's table, and says how many were new.
+    ///
+    /// Each is stopped as soon as it is read; children younger than their parents are met after them, mostly.
+    fn stop_descendants(&mut self) -> usize {
+        let own = getpid().as_raw();
+        let mut found = 0;
+        for entry in table::pids().filter_map(Entry::read) {
+            let known = self.0.contains_key(&entry.pid);
+            if known || entry.dead || !(entry.parent == own || self.0.contains_key(&entry.parent)) {
+                continue;
+            }
+            let born = (entry.parent != own).then_some(entry.born);
+            send(entry.pid, born, Signal::SIGSTOP);
+            self.0.insert(entry.pid, born);
+            found += 1;
+        }
+        found
+    }
+}
+
+/// Signals a process, if it is still the one that was meant.
+fn send(pid: i32, born: Option<u64>, signal: Signal) {
+    let Some(born) = born else {
+        let _dead = kill(Pid::from_raw(pid), signal);
+        return;
+    };
+    match pidfd_open(pid) {
+        Ok(process) => {
+            // Read after it was opened: if the birth is right, the descriptor is.
+            if Entry::read(pid).is_some_and(|entry| entry.born == born) {
+                pidfd_send(&process, signal);
+            }
+        }
+        // Systems older than the call; the id alone has to do.
+        Err(Errno::ENOSYS) => {
+            let _dead = kill(Pid::from_raw(pid), signal);
+        }
+        Err(_) => {}
+    }
+}
+
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn pidfd_open(pid: i32) -> nix::Result<OwnedFd> {
+    // SAFETY: two numbers are passed.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0_u32) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn pidfd_send(process: &OwnedFd, signal: Signal) {
+    let nothing: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: the descriptor is open, and no information is a valid one.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0_u32) };
+}

@@ -1,0 +1,48 @@
+//! The keeper: this program, executed once more to own the processes of one step.
+//!
+//! It is started as `push __keep`, reads its order from standard input, starts the shell, and ends everything the
+//! shell brought forth when that input closes: because the run was stopped, or because the daemon died. It is
+//! synchronous, has one thread, no runtime and no configuration, and says nothing but reports of five bytes.
+//!
+//! How it holds on to a tree, on Linux: it is the subreaper of all below it, so whoever loses its parent becomes its
+//! child, `setsid` and double forks included, and `waitpid` saying that it has no child is the proof that nothing is
+//! left. Where a cgroup can be made, the step is born into one, which also ends what the keeper may not signal.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+
+/// The argument that makes this program a keeper.
+pub const ARGUMENT: &str = "__keep";
+
+/// Is a keeper, from its order to its end; to be called before anything else is set up.
+pub fn main() -> ExitCode {
+    os::main()
+}
+
+/// Names what holds a step's processes together on this machine.
+pub fn layers() -> &'static str {
+    os::layers(cgroups().is_some())
+}
+
+/// The directory under which cgroups of steps can be made, if there is one.
+///
+/// It is looked for once; what keepers that were killed have left there is then removed.
+pub(super) fn cgroups() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<Box<Path>>> = OnceLock::new();
+    FOUND.get_or_init(os::find_cgroups).as_deref()
+}
+
+/// Ends what a keeper that was killed has left in its cgroup, where it had one.
+pub(super) fn clean_after(keeper: u32) {
+    if let Some(cgroups) = cgroups() {
+        os::clean_after(cgroups, keeper);
+    }
+}

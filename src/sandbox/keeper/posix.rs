@@ -1,0 +1,101 @@
+//! How other Unix systems hold a tree together: the process group of the step.
+//!
+//! A process that leaves the group with `setsid` is lost from sight there; no more is promised.
+
+use std::convert::Infallible;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{ForkResult, Pid, fork as plain_fork};
+
+use super::{Told, Tree, is_closed};
+
+/// How often a keeper looks for dead children, which wake nobody here.
+const LOOK_MILLIS: u16 = 20;
+
+/// Names what holds a step's processes together.
+pub(in super::super) const fn layers(_cgroups: bool) -> &'static str {
+    "process group"
+}
+
+/// There are no cgroups.
+pub(in super::super) const fn find_cgroups() -> Option<Box<Path>> {
+    None
+}
+
+/// There is nothing to clean.
+pub(in super::super) const fn clean_after(_cgroups: &Path, _keeper: u32) {}
+
+/// Nothing has to be set up.
+pub(super) const fn settle() {}
+
+/// Where a step's processes are put; there is no such place.
+pub(super) struct Room(Infallible);
+
+impl Room {
+    pub(super) const fn open(_cgroups: &CStr) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn close(self) {
+        match self.0 {}
+    }
+}
+
+/// Forks.
+#[expect(unsafe_code, reason = "there is no safe fork")]
+pub(super) fn fork(_room: Option<&Room>) -> nix::Result<ForkResult> {
+    // SAFETY: the keeper has one thread, so the child may do whatever the parent may.
+    unsafe { plain_fork() }
+}
+
+/// A shell cannot be made to die with its keeper here.
+pub(super) const fn die_with_keeper(_keeper: Pid) -> nix::Result<()> {
+    Ok(())
+}
+
+/// Ends a child that did not become the shell, without the keeper's own last acts.
+#[expect(unsafe_code, reason = "the call has no wrapper")]
+pub(super) fn leave() -> ! {
+    // SAFETY: ends the process at once, running no code of ours.
+    unsafe { libc::_exit(127) }
+}
+
+/// What wakes a keeper: the socket, or the time to look again.
+pub(super) struct Wakeup;
+
+impl Wakeup {
+    pub(super) const fn new() -> nix::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Waits until everything is to be ended, or it is time to look for dead children.
+    pub(super) fn wait(&self, link: BorrowedFd<'_>) -> nix::Result<Told> {
+        match poll(&mut [PollFd::new(link, PollFlags::POLLIN)], PollTimeout::from(LOOK_MILLIS)) {
+            Ok(1..) if is_closed(link) => Ok(Told::End),
+            Ok(_) | Err(Errno::EINTR) => Ok(Told::Nothing),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Waits a little, for at most `limit`.
+    pub(super) fn pause(&self, limit: Duration) {
+        std::thread::sleep(limit.min(Duration::from_millis(1)));
+    }
+}
+
+/// Without children, those who left the shell behind may still be in its group.
+pub(super) fn without_children(shell: Pid) -> Tree {
+    if killpg(shell, None) == Err(Errno::ESRCH) { Tree::Empty } else { Tree::Alive }
+}
+
+/// Kills the step's group.
+pub(super) fn strike(shell: Pid, _room: Option<&Room>) {
+    let _gone = killpg(shell, Signal::SIGKILL);
+}

@@ -1,0 +1,82 @@
+//! The system's table of processes, as far as a tree needs it.
+//!
+//! It reads `/proc` and signals nobody.
+
+use std::fs;
+use std::io::Read;
+
+/// One process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its id, which the system may give to another once this one is reaped.
+    pub(super) pid: i32,
+    /// Its parent's id.
+    pub(super) parent: i32,
+    /// When it was born, in ticks since boot: with the id, it names a process for good.
+    pub(super) born: u64,
+    /// Whether it is dead and waits to be reaped.
+    pub(super) dead: bool,
+}
+
+impl Entry {
+    /// Reads the entry of one process; `None` when there is none.
+    pub(super) fn read(pid: i32) -> Option<Self> {
+        // The line is cut after the fields wanted; a longer one does no harm.
+        let mut line = [0; 512];
+        let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        Self::parse(&line[..length])
+    }
+
+    /// Reads a line of `/proc/PID/stat`, whose second field is a name in brackets that may contain anything.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let pid = number(line.split(|byte| *byte == b' ').next()?)?;
+        let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
+        let mut fields = line.get(after_name..)?.split(|byte| *byte == b' ');
+        let state = fields.next()?;
+        let parent = number(fields.next()?)?;
+        let born = number(fields.nth(17)?)?;
+        Some(Self { pid, parent, born, dead: matches!(state, b"Z" | b"X") })
+    }
+}
+
+/// The ids of all processes, ascending where the system lists them so.
+pub(super) fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| number(entry.file_name().as_encoded_bytes()))
+}
+
+/// The ids of this process's own children, from a file that not every system has.
+pub(super) fn own_children() -> Vec<i32> {
+    let list = fs::read("/proc/thread-self/children").unwrap_or_default();
+    list.split(|byte| *byte == b' ').filter_map(number).collect()
+}
+
+fn number<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let line = b"77 (a) S 1 (b c)) Z 12 77 77 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
+        assert_eq!(Entry::parse(line), Some(Entry { pid: 77, parent: 12, born: 98765, dead: true }));
+    }
+
+    #[test]
+    fn a_cut_line_is_no_entry() {
+        assert_eq!(Entry::parse(b""), None);
+        assert_eq!(Entry::parse(b"77 (sh) S 12 77"), None);
+        assert_eq!(Entry::parse(b"77 (sh)"), None);
+    }
+
+    #[test]
+    fn this_process_is_in_the_table() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let entry = Entry::read(own).unwrap();
+        assert_eq!((entry.pid, entry.dead), (own, false));
+        assert!(pids().any(|pid| pid == own));
+    }
+}

@@ -1,0 +1,238 @@
+//! The keeper's life on Unix: receive the order, start the shell, reap, end everything.
+//!
+//! What differs between systems is in `platform`: how a tree is found, and when it is empty.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+
+use crate::sandbox::message::{ORDER_MAX, Order, Report};
+
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod platform;
+#[cfg(not(target_os = "linux"))]
+#[path = "posix.rs"]
+mod platform;
+#[cfg(target_os = "linux")]
+mod table;
+
+use platform::{Room, Wakeup};
+pub(super) use platform::{clean_after, find_cgroups, layers};
+
+/// How long killed processes are waited for before the tree is gone through again.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// The longest wait between two rounds, for processes which do not die because the system holds them.
+const ROUND_MAX: Duration = Duration::from_millis(320);
+
+/// Is a keeper until nothing of its step is left.
+pub(super) fn main() -> ExitCode {
+    let input = io::stdin();
+    let link = input.as_fd();
+    platform::settle();
+    // A terminal's Ctrl-C is the daemon's business; the keeper hears of it through the socket.
+    let _leader_already = nix::unistd::setsid();
+    match keep(link) {
+        Ok(()) => {
+            report(link, Report::Gone);
+            ExitCode::SUCCESS
+        }
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Carries out one order; returns when nothing is left of it.
+fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
+    let wakeup = Wakeup::new()?;
+    let Some(order) = receive(link)? else { return Ok(()) };
+    let room = Room::open(&order.cgroups);
+    let kept = match start(&order, room.as_ref()) {
+        Ok(shell) => {
+            report(link, Report::Started(shell.as_raw()));
+            watch(link, &wakeup, shell, room.as_ref())
+        }
+        Err(refused) => {
+            report(link, refused);
+            Ok(())
+        }
+    };
+    if let Some(room) = room {
+        room.close();
+    }
+    kept
+}
+
+/// Reads the order; `None` when the daemon closed the socket before it was whole.
+fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<Order>> {
+    let mut length = [0; 4];
+    if !read_exact(link, &mut length)? {
+        return Ok(None);
+    }
+    let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| Errno::EMSGSIZE)?;
+    if length > ORDER_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let mut body = vec![0; length];
+    if !read_exact(link, &mut body)? {
+        return Ok(None);
+    }
+    Order::decode(&body).map(Some).ok_or(Errno::EBADMSG)
+}
+
+/// Fills `buffer`; false when the input ended first.
+fn read_exact(link: BorrowedFd<'_>, mut buffer: &mut [u8]) -> nix::Result<bool> {
+    while !buffer.is_empty() {
+        match nix::unistd::read(link, buffer) {
+            Ok(0) => return Ok(false),
+            Ok(length) => buffer = &mut buffer[length..],
+            Err(Errno::EINTR) => {}
+            Err(Errno::ECONNRESET) => return Ok(false),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
+
+/// Tells the daemon, if there still is one.
+fn report(link: BorrowedFd<'_>, report: Report) {
+    // Reports are few and small: the socket holds all of them, and a dead daemon needs none.
+    let _unheard = nix::unistd::write(link, &report.encode());
+}
+
+/// Starts the shell; the outputs are then its own alone.
+fn start(order: &Order, room: Option<&Room>) -> Result<Pid, Report> {
+    let no_shell = |errno: Errno| Report::NoShell(errno as i32);
+    nix::unistd::chdir(order.cwd.as_c_str()).map_err(|errno| Report::NoDirectory(errno as i32))?;
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| Report::NoShell(error.raw_os_error().unwrap_or_default()))?;
+    let (failure, tell_failure) = close_on_exec_pipe().map_err(no_shell)?;
+    let keeper = nix::unistd::getpid();
+    match platform::fork(room).map_err(no_shell)? {
+        ForkResult::Child => {
+            let errno = become_shell(order, &null, keeper);
+            let _unheard = nix::unistd::write(&tell_failure, &(errno as i32).to_le_bytes());
+            platform::leave()
+        }
+        ForkResult::Parent { child } => {
+            drop(tell_failure);
+            // Neither the directory nor the outputs are to be held by the keeper.
+            let _stays = nix::unistd::chdir("/");
+            nix::unistd::dup2_stdout(&null).map_err(no_shell)?;
+            nix::unistd::dup2_stderr(&null).map_err(no_shell)?;
+            let mut errno = [0; 4];
+            match read_exact(failure.as_fd(), &mut errno) {
+                Ok(true) => {
+                    let _reaped = waitpid(child, None);
+                    Err(Report::NoShell(i32::from_le_bytes(errno)))
+                }
+                Ok(false) | Err(_) => Ok(child),
+            }
+        }
+    }
+}
+
+/// Turns this process, just forked, into the shell; returns only when that failed.
+fn become_shell(order: &Order, null: &File, keeper: Pid) -> Errno {
+    let ready = || {
+        nix::unistd::setsid()?;
+        platform::die_with_keeper(keeper)?;
+        standard_signals()?;
+        nix::unistd::dup2_stdin(null)?;
+        let arguments = [c"/bin/sh", c"-c", order.command.as_c_str()];
+        nix::unistd::execve(c"/bin/sh", &arguments, &order.env)
+    };
+    match ready() {
+        Ok(never) => match never {},
+        Err(errno) => errno,
+    }
+}
+
+/// Undoes what the daemon, the keeper or whoever started them did to signals.
+#[expect(unsafe_code, reason = "there is no safe call that sets a signal's handler")]
+fn standard_signals() -> nix::Result<()> {
+    for number in Signal::iterator() {
+        // SAFETY: the default handler runs no code of ours.
+        let _fixed = unsafe { signal(number, SigHandler::SigDfl) };
+    }
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+}
+
+/// A pipe that no other program inherits.
+fn close_on_exec_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) =
+        io::pipe().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
+    Ok((reader.into(), writer.into()))
+}
+
+/// Reaps, until nothing is left or everything is to be ended.
+fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>) -> nix::Result<()> {
+    loop {
+        if reap(link, shell) == Tree::Empty {
+            return Ok(());
+        }
+        if wakeup.wait(link)? == Told::End {
+            end(link, wakeup, shell, room);
+            return Ok(());
+        }
+    }
+}
+
+/// Ends everything: round after round, until there is nobody left to wait for.
+fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>) {
+    let mut round = ROUND;
+    while reap(link, shell) == Tree::Alive {
+        platform::strike(shell, room);
+        let next = Instant::now() + round;
+        while reap(link, shell) == Tree::Alive {
+            match next.checked_duration_since(Instant::now()) {
+                Some(left) => wakeup.pause(left),
+                None => break,
+            }
+        }
+        round = (round * 2).min(ROUND_MAX);
+    }
+}
+
+/// Collects the dead, and reports the shell if it is among them.
+fn reap(link: BorrowedFd<'_>, shell: Pid) -> Tree {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == shell => report(link, Report::Exited(code)),
+            Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell => {
+                report(link, Report::Signaled(number as i32));
+            }
+            Ok(WaitStatus::StillAlive) => return Tree::Alive,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return platform::without_children(shell),
+        }
+    }
+}
+
+/// Whether anything of the step is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tree {
+    Alive,
+    Empty,
+}
+
+/// What a keeper was woken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    End,
+}
+
+/// Whether the daemon's side of the socket is closed; bytes that say nothing are swallowed.
+fn is_closed(link: BorrowedFd<'_>) -> bool {
+    !matches!(nix::unistd::read(link, &mut [0; 64]), Ok(1..) | Err(Errno::EINTR))
+}

@@ -1,0 +1,189 @@
+//! What the daemon and a keeper say to each other, as bytes.
+//!
+//! One order goes down: a length, then fields that each end in a NUL byte. Its path is a socket, never the arguments
+//! of a process, which everybody on the machine may read. Closing the daemon's side is the order to end everything,
+//! so that a killed daemon and a cancelled run are the same case. Reports of a fixed size come up.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use super::step::{Step, StepError};
+
+/// How many bytes an order may have; no system takes as much for one process.
+pub(super) const ORDER_MAX: usize = 16 * 1024 * 1024;
+
+/// How many bytes a report has.
+pub(super) const REPORT_LEN: usize = 5;
+
+/// What a keeper is to start.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// The directory under which a cgroup may be made; empty where none may.
+    pub(super) cgroups: CString,
+    /// The working directory.
+    pub(super) cwd: CString,
+    /// What the shell is given.
+    pub(super) command: CString,
+    /// The whole environment, as `NAME=value`.
+    pub(super) env: Vec<CString>,
+}
+
+impl Order {
+    /// Reads the part of an order that follows its length.
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(CString::new);
+        let mut next = || fields.next()?.ok();
+        let (cgroups, cwd, command) = (next()?, next()?, next()?);
+        let env = fields.collect::<Result<_, _>>().ok()?;
+        Some(Self { cgroups, cwd, command, env })
+    }
+}
+
+/// Writes the order for a step, with its length before it.
+pub(super) fn order(step: &Step, cgroups: Option<&Path>) -> Result<Vec<u8>, StepError> {
+    let mut bytes = vec![0; 4];
+    let mut put = |parts: &[&[u8]], problem| {
+        for part in parts {
+            if part.contains(&0) {
+                return Err(StepError::Unusable { problem });
+            }
+            bytes.extend_from_slice(part);
+        }
+        bytes.push(0);
+        Ok(())
+    };
+    let cgroups = cgroups.map_or(&b""[..], |path| path.as_os_str().as_encoded_bytes());
+    put(&[cgroups], "the cgroup's path contains a NUL byte")?;
+    put(&[step.cwd.as_os_str().as_encoded_bytes()], "the directory contains a NUL byte")?;
+    put(&[step.command.as_bytes()], "the command contains a NUL byte")?;
+    for (name, value) in &step.env {
+        let (name, value) = (name.as_encoded_bytes(), value.as_encoded_bytes());
+        if name.is_empty() || name.contains(&b'=') {
+            return Err(StepError::Unusable { problem: "a variable's name is empty or contains '='" });
+        }
+        put(&[name, b"=", value], "a variable contains a NUL byte")?;
+    }
+    let too_long = StepError::Unusable { problem: "the command and its environment are too long" };
+    match u32::try_from(bytes.len() - 4) {
+        Ok(length) if bytes.len() - 4 <= ORDER_MAX => bytes[..4].copy_from_slice(&length.to_le_bytes()),
+        Ok(_) | Err(_) => return Err(too_long),
+    }
+    Ok(bytes)
+}
+
+/// What a keeper tells the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// The shell runs, with this process id.
+    Started(i32),
+    /// The directory could not be entered, with this error number.
+    NoDirectory(i32),
+    /// The shell could not be started, with this error number.
+    NoShell(i32),
+    /// The shell left with this code.
+    Exited(i32),
+    /// The shell was ended by this signal.
+    Signaled(i32),
+    /// Nothing of the step is left.
+    Gone,
+}
+
+impl Report {
+    /// The report as bytes.
+    pub(super) fn encode(self) -> [u8; REPORT_LEN] {
+        let (tag, number) = match self {
+            Self::Started(pid) => (b'S', pid),
+            Self::NoDirectory(errno) => (b'D', errno),
+            Self::NoShell(errno) => (b'X', errno),
+            Self::Exited(code) => (b'E', code),
+            Self::Signaled(signal) => (b'T', signal),
+            Self::Gone => (b'G', 0),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [tag, a, b, c, d]
+    }
+
+    /// Reads a report; `None` if it is none.
+    pub(super) fn decode([tag, a, b, c, d]: [u8; REPORT_LEN]) -> Option<Self> {
+        let number = i32::from_le_bytes([a, b, c, d]);
+        match tag {
+            b'S' => Some(Self::Started(number)),
+            b'D' => Some(Self::NoDirectory(number)),
+            b'X' => Some(Self::NoShell(number)),
+            b'E' => Some(Self::Exited(number)),
+            b'T' => Some(Self::Signaled(number)),
+            b'G' => Some(Self::Gone),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup"))).unwrap();
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        assert_eq!(length, bytes.len() - 4);
+        let read = Order::decode(&bytes[4..]).unwrap();
+        assert_eq!(read.cgroups.to_bytes(), b"/sys/fs/cgroup");
+        assert_eq!(read.cwd.to_bytes(), b"/tmp");
+        assert_eq!(read.command.to_bytes(), b"echo 'a\nb'");
+        assert_eq!(read.env, [c"A=1=2".to_owned(), c"EMPTY=".to_owned()]);
+    }
+
+    #[test]
+    fn an_order_without_cgroup_command_or_environment_is_read() {
+        let mut step = step("");
+        step.env.clear();
+        let bytes = order(&step, None).unwrap();
+        let read = Order::decode(&bytes[4..]).unwrap();
+        assert_eq!(
+            (read.cgroups.to_bytes(), read.command.to_bytes(), read.env.len()),
+            (&b""[..], &b""[..], 0)
+        );
+    }
+
+    #[test]
+    fn what_no_process_can_take_is_refused() {
+        assert!(matches!(order(&step("a\0b"), None), Err(StepError::Unusable { .. })));
+        assert!(matches!(order(&step(&"x".repeat(ORDER_MAX)), None), Err(StepError::Unusable { .. })));
+        for name in ["", "A=B", "A\0"] {
+            let mut step = step("true");
+            step.env = vec![(name.into(), "v".into())];
+            assert!(matches!(order(&step, None), Err(StepError::Unusable { .. })), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_order_is_none() {
+        let bytes = order(&step("true"), None).unwrap();
+        assert_eq!(Order::decode(&bytes[4..bytes.len() - 1]), None);
+        assert_eq!(Order::decode(b""), None);
+        assert_eq!(Order::decode(b"\0/\0"), None);
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        for report in [
+            Report::Started(77),
+            Report::NoDirectory(2),
+            Report::NoShell(13),
+            Report::Exited(255),
+            Report::Signaled(9),
+            Report::Gone,
+        ] {
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(*b"?0000"), None);
+    }
+
+    fn step(command: &str) -> Step {
+        let env = vec![("A".into(), "1=2".into()), ("EMPTY".into(), "".into())];
+        Step { command: command.into(), cwd: "/tmp".into(), env, time_limit: Duration::from_secs(1) }
+    }
+}

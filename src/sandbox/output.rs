@@ -1,0 +1,233 @@
+//! Output of a step as text: decoding in pieces, and an excerpt of what is too long to keep.
+//!
+//! Pure. Nothing is interpreted: escape sequences and carriage returns pass as they are.
+
+/// Turns bytes that come in pieces into text.
+///
+/// Bytes that are no UTF-8 become U+FFFD; a character split over two pieces is held back until it is whole. The
+/// joined text is the same however the bytes were cut.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    held: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder that holds nothing back yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes the next piece; the text may be empty.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        let joined;
+        let bytes = if self.held.is_empty() {
+            bytes
+        } else {
+            self.held.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.held);
+            &joined
+        };
+        let (whole, begun) = bytes.split_at(bytes.len() - begun_at_end(bytes));
+        self.held.extend_from_slice(begun);
+        String::from_utf8_lossy(whole).into_owned()
+    }
+
+    /// Gives up waiting: a character that was only begun becomes U+FFFD.
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.held).into_owned()
+    }
+}
+
+/// How many bytes at the end are the beginning of a character that may still become whole.
+fn begun_at_end(bytes: &[u8]) -> usize {
+    let from = bytes.len().saturating_sub(3);
+    let Some(start) = bytes[from..].iter().rposition(|byte| !is_continuation(*byte)) else { return 0 };
+    let begun = &bytes[from + start..];
+    match std::str::from_utf8(begun) {
+        // No length of the error: the bytes are right so far, and more are wanted.
+        Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => begun.len(),
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+const fn is_continuation(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+/// Keeps the beginning and the end of a text, and counts what lies between.
+#[derive(Debug)]
+pub struct Excerpt {
+    head: String,
+    head_open: bool,
+    tail: String,
+    half: usize,
+    left_out: usize,
+}
+
+impl Excerpt {
+    /// An excerpt that keeps at most `limit` bytes of text, besides the line that says what was left out.
+    pub const fn new(limit: usize) -> Self {
+        Self { head: String::new(), head_open: true, tail: String::new(), half: limit / 2, left_out: 0 }
+    }
+
+    /// Adds text.
+    pub fn push(&mut self, text: &str) {
+        let mut rest = text;
+        if self.head_open {
+            let fitting = floor(rest, self.half - self.head.len());
+            self.head.push_str(&rest[..fitting]);
+            rest = &rest[fitting..];
+            self.head_open = rest.is_empty();
+        }
+        if rest.len() > self.half {
+            self.left_out += self.tail.len();
+            self.tail.clear();
+            let cut = ceil(rest, rest.len() - self.half);
+            self.left_out += cut;
+            rest = &rest[cut..];
+        }
+        self.tail.push_str(rest);
+        // Cut seldom, so that many small pieces cost no more than one large.
+        if self.tail.len() > 2 * self.half {
+            self.cut_tail();
+        }
+    }
+
+    /// The text, with a line in the middle that says how many bytes are missing, if any are.
+    pub fn finish(mut self) -> String {
+        self.cut_tail();
+        let Self { mut head, tail, left_out, .. } = self;
+        if left_out > 0 {
+            if !head.is_empty() && !head.ends_with('\n') {
+                head.push('\n');
+            }
+            let unit = if left_out == 1 { "byte" } else { "bytes" };
+            head.push_str(&format!("[... {left_out} {unit} left out ...]\n"));
+        }
+        head.push_str(&tail);
+        head
+    }
+
+    fn cut_tail(&mut self) {
+        let cut = ceil(&self.tail, self.tail.len().saturating_sub(self.half));
+        self.left_out += cut;
+        self.tail.drain(..cut);
+    }
+}
+
+/// The last boundary between characters at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The first boundary between characters at or after `at`.
+fn ceil(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_the_same_however_its_bytes_are_cut() {
+        let mut seed = 7_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let pieces: [&[u8]; 9] = [
+            b"a",
+            "é".as_bytes(),
+            "€".as_bytes(),
+            "🦀".as_bytes(),
+            b"\xff",
+            b"\xf0\x9f",
+            b"\x80",
+            b"\xe2",
+            b"\xc0",
+        ];
+        for round in 0..5_000 {
+            let bytes: Vec<u8> = (0..next(12)).flat_map(|_| pieces[next(9) as usize]).copied().collect();
+            let mut decoder = Decoder::new();
+            let mut text = String::new();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(1 + next(rest.len() as u64) as usize);
+                text.push_str(&decoder.push(piece));
+                rest = after;
+            }
+            text.push_str(&decoder.finish());
+            assert_eq!(text, String::from_utf8_lossy(&bytes), "round {round}: {bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn a_split_character_is_held_back_until_it_is_whole() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.push(&[b'a', 0xe2]), "a");
+        assert_eq!(decoder.push(&[0x82]), "");
+        assert_eq!(decoder.push(&[0xac, b'b']), "€b");
+        assert_eq!(decoder.finish(), "");
+    }
+
+    #[test]
+    fn what_can_never_become_a_character_is_not_held_back() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.push(&[0xff]), "\u{fffd}");
+        assert_eq!(decoder.push(&[0xe2, 0x82]), "");
+        assert_eq!(decoder.finish(), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_short_text_is_kept_whole() {
+        assert_eq!(excerpt(8, &["abcd", "efgh"]), "abcdefgh");
+        assert_eq!(excerpt(8, &["abcdefgh"]), "abcdefgh");
+        assert_eq!(excerpt(8, &[]), "");
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_beginning_and_its_end() {
+        let kept = "abcd\n[... 18 bytes left out ...]\nwxyz";
+        assert_eq!(excerpt(8, &["abcdefghijklmnopqrstuvwxyz"]), kept);
+        let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+        assert_eq!(excerpt(8, &letters.iter().map(String::as_str).collect::<Vec<_>>()), kept);
+        assert_eq!(excerpt(4, &["a\nxyz"]), "a\n[... 1 byte left out ...]\nyz");
+    }
+
+    #[test]
+    fn no_character_is_cut_and_every_byte_is_counted() {
+        for limit in 0..24 {
+            let text = "aé€🦀".repeat(5);
+            let kept = excerpt(limit, &[&text[..10], &text[10..]]);
+            let Some((head, rest)) = kept.split_once("[... ") else {
+                assert_eq!(kept, text);
+                continue;
+            };
+            let (count, tail) = rest.split_once(" bytes left out ...]\n").unwrap();
+            let head = head.strip_suffix('\n').unwrap_or(head);
+            assert!(text.starts_with(head) && text.ends_with(tail), "limit {limit}: {kept}");
+            let count: usize = count.parse().unwrap();
+            assert_eq!(head.len() + count + tail.len(), text.len(), "limit {limit}: {kept}");
+            assert!(head.len() + tail.len() <= limit, "limit {limit}: {kept}");
+        }
+    }
+
+    #[test]
+    fn memory_stays_within_the_limit_over_a_long_text() {
+        let mut excerpt = Excerpt::new(1_000);
+        for _ in 0..100_000 {
+            excerpt.push("0123456789");
+            assert!(excerpt.head.len() <= 500 && excerpt.tail.len() <= 1_000);
+        }
+        assert!(excerpt.finish().contains("[... 999000 bytes left out ...]"));
+    }
+
+    fn excerpt(limit: usize, pieces: &[&str]) -> String {
+        let mut excerpt = Excerpt::new(limit);
+        for piece in pieces {
+            excerpt.push(piece);
+        }
+        excerpt.finish()
+    }
+}

@@ -1,0 +1,231 @@
+//! The door: every line that comes in is checked and rewritten once, before anybody reads it.
+//!
+//! What passes is exactly one JSON object in UTF-8, bounded in depth, without two equal keys in one object, without
+//! white space between its tokens and hence without a raw newline: pasted into another client's stream it can neither
+//! end that stream's line nor be read in two ways. Tokens are copied as they were received: no number becomes a
+//! float, no key moves. The scanner goes over the bytes once, with a stack of its own instead of recursion; it builds
+//! no tree and knows no message.
+
+mod keys;
+mod text;
+
+use keys::Keys;
+use text::Text;
+
+/// What a line may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many objects and arrays may be open at once, the outermost included.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 64 }
+    }
+}
+
+/// Why a line was turned away; its text is fit to be sent to whoever wrote the line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The bytes are not UTF-8.
+    #[error("not valid UTF-8 at byte {at}")]
+    NotUtf8 {
+        /// The first byte that does not belong.
+        at: usize,
+    },
+    /// The text is not JSON, or goes on after its end.
+    #[error("not valid JSON at byte {at}")]
+    NotJson {
+        /// The first byte that does not belong.
+        at: usize,
+    },
+    /// The text begins as JSON, but not as an object.
+    #[error("not a JSON object")]
+    NotAnObject,
+    /// Too many objects and arrays are open at once.
+    #[error("nested more than {limit} deep")]
+    TooDeep {
+        /// How many may be.
+        limit: usize,
+    },
+    /// One object has the same key twice, however it is spelled.
+    #[error("duplicate key {key:?}")]
+    DuplicateKey {
+        /// The key, or its beginning if it is long.
+        key: String,
+    },
+    /// A `\u` escape is half of a character.
+    #[error("half of a surrogate pair at byte {at}")]
+    LoneSurrogate {
+        /// Where the escape begins.
+        at: usize,
+    },
+    /// A number is beyond what a reader can hold, so that readers would disagree about it.
+    #[error("number out of range at byte {at}")]
+    NumberOutOfRange {
+        /// Where the number begins.
+        at: usize,
+    },
+    /// The line is longer than positions in it can be counted.
+    #[error("too long")]
+    TooLong,
+}
+
+/// Checks `line` and returns it without white space between its tokens.
+pub fn compact(line: &[u8], limits: Limits) -> Result<Vec<u8>, Problem> {
+    let text = std::str::from_utf8(line).map_err(|error| Problem::NotUtf8 { at: error.valid_up_to() })?;
+    if line.len() > LONGEST {
+        return Err(Problem::TooLong);
+    }
+    Scan::new(text, limits).run()
+}
+
+/// What may come next.
+#[derive(Debug, Clone, Copy)]
+enum Expect {
+    Value,
+    ValueOrEnd,
+    Key,
+    KeyOrEnd,
+    Colon,
+    CommaOrEnd,
+    Nothing,
+}
+
+/// What is open.
+#[derive(Debug, Clone, Copy)]
+enum Open {
+    Object,
+    Array,
+}
+
+struct Scan<'a> {
+    text: Text<'a>,
+    limits: Limits,
+    open: Vec<Open>,
+    keys: Keys,
+    /// Where the bytes begin that are checked and not yet written.
+    unwritten: usize,
+    out: Vec<u8>,
+}
+
+impl<'a> Scan<'a> {
+    fn new(text: &'a str, limits: Limits) -> Self {
+        Self {
+            text: Text::new(text),
+            limits,
+            open: Vec::new(),
+            keys: Keys::default(),
+            unwritten: 0,
+            out: Vec::with_capacity(text.len()),
+        }
+    }
+
+    fn run(mut self) -> Result<Vec<u8>, Problem> {
+        self.skip_space();
+        let mut expect = match self.text.peek() {
+            Some(b'{') => Expect::Value,
+            Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => return Err(Problem::NotAnObject),
+            _ => return Err(self.text.unexpected()),
+        };
+        while let Some(byte) = self.text.peek() {
+            expect = match expect {
+                Expect::Value => self.value(byte)?,
+                Expect::ValueOrEnd if byte == b']' => self.close(Open::Array)?,
+                Expect::ValueOrEnd => self.value(byte)?,
+                Expect::KeyOrEnd if byte == b'}' => self.close(Open::Object)?,
+                Expect::Key | Expect::KeyOrEnd => self.key(byte)?,
+                Expect::Colon if byte == b':' => self.step(Expect::Value),
+                Expect::CommaOrEnd => self.comma_or_end(byte)?,
+                Expect::Colon | Expect::Nothing => return Err(self.text.unexpected()),
+            };
+            self.skip_space();
+        }
+        if !self.open.is_empty() {
+            return Err(self.text.unexpected());
+        }
+        self.write_to_here();
+        Ok(self.out)
+    }
+
+    fn value(&mut self, byte: u8) -> Result<Expect, Problem> {
+        match byte {
+            b'{' => return self.begin(Open::Object),
+            b'[' => return self.begin(Open::Array),
+            b'"' => drop(self.text.string()?),
+            b'-' | b'0'..=b'9' => self.text.number()?,
+            b't' => self.text.word(b"true")?,
+            b'f' => self.text.word(b"false")?,
+            b'n' => self.text.word(b"null")?,
+            _ => return Err(self.text.unexpected()),
+        }
+        Ok(Expect::CommaOrEnd)
+    }
+
+    fn key(&mut self, byte: u8) -> Result<Expect, Problem> {
+        if byte != b'"' {
+            return Err(self.text.unexpected());
+        }
+        let key = self.text.string()?;
+        self.keys.add(&self.text, key);
+        Ok(Expect::Colon)
+    }
+
+    fn comma_or_end(&mut self, byte: u8) -> Result<Expect, Problem> {
+        match (byte, self.open.last()) {
+            (b',', Some(Open::Object)) => Ok(self.step(Expect::Key)),
+            (b',', Some(Open::Array)) => Ok(self.step(Expect::Value)),
+            (b'}', Some(Open::Object)) => self.close(Open::Object),
+            (b']', Some(Open::Array)) => self.close(Open::Array),
+            _ => Err(self.text.unexpected()),
+        }
+    }
+
+    fn begin(&mut self, what: Open) -> Result<Expect, Problem> {
+        if self.open.len() >= self.limits.depth {
+            return Err(Problem::TooDeep { limit: self.limits.depth });
+        }
+        self.open.push(what);
+        match what {
+            Open::Object => {
+                self.keys.open();
+                Ok(self.step(Expect::KeyOrEnd))
+            }
+            Open::Array => Ok(self.step(Expect::ValueOrEnd)),
+        }
+    }
+
+    fn close(&mut self, what: Open) -> Result<Expect, Problem> {
+        match what {
+            Open::Object => self.keys.close(&self.text)?,
+            Open::Array => {}
+        }
+        self.open.pop();
+        let next = if self.open.is_empty() { Expect::Nothing } else { Expect::CommaOrEnd };
+        Ok(self.step(next))
+    }
+
+    fn step(&mut self, next: Expect) -> Expect {
+        self.text.step();
+        next
+    }
+
+    fn skip_space(&mut self) {
+        if self.text.at_space() {
+            self.write_to_here();
+            self.text.skip_space();
+            self.unwritten = self.text.at();
+        }
+    }
+
+    fn write_to_here(&mut self) {
+        self.out.extend_from_slice(self.text.between(self.unwritten, self.text.at()));
+    }
+}
+
+/// Positions of keys are kept in 31 bits.
+const LONGEST: usize = (1 << 31) - 1;
+
+#[cfg(test)]
+mod tests;

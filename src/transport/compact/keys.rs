@@ -1,0 +1,122 @@
+//! The keys of the objects that are open at the door, and whether two of them are the same.
+//!
+//! Keys are compared by what they stand for: `"a"` and `"\u0061"` are one key. They are noted by position, eight bytes
+//! each, and compared when their object closes, so that a hostile object costs time in proportion to its size.
+
+use super::Problem;
+use super::text::{Spelling, StringToken, Text};
+
+/// The keys of all open objects, innermost last.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    keys: Vec<Key>,
+    /// What escaped keys stand for, one after the other.
+    unescaped: Vec<u8>,
+    objects: Vec<Object>,
+}
+
+/// A key, as a range of the text or of the unescaped bytes.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    from: u32,
+    /// The length, with `UNESCAPED` added where the range is one of the unescaped bytes.
+    length: u32,
+}
+
+/// Where the keys of one object begin.
+#[derive(Debug)]
+struct Object {
+    keys: usize,
+    unescaped: usize,
+}
+
+impl Keys {
+    /// Begins an object.
+    pub(super) fn open(&mut self) {
+        self.objects.push(Object { keys: self.keys.len(), unescaped: self.unescaped.len() });
+    }
+
+    /// Notes a key of the innermost object.
+    pub(super) fn add(&mut self, text: &Text<'_>, token: StringToken) {
+        let key = match token.spelling {
+            Spelling::Plain => Key::new(token.from, token.to, 0),
+            Spelling::Escaped => {
+                let from = self.unescaped.len();
+                text.unescape(token, &mut self.unescaped);
+                Key::new(from, self.unescaped.len(), UNESCAPED)
+            }
+        };
+        self.keys.push(key);
+    }
+
+    /// Ends the innermost object and says whether one of its keys came twice.
+    pub(super) fn close(&mut self, text: &Text<'_>) -> Result<(), Problem> {
+        let Some(object) = self.objects.pop() else { return Ok(()) };
+        let unescaped = &self.unescaped;
+        let keys = &mut self.keys[object.keys..];
+        let twin = match keys.len() {
+            0 | 1 => None,
+            2..=FEW => twin_among_few(keys, text, unescaped),
+            _ => twin_among_many(keys, text, unescaped),
+        };
+        if let Some(key) = twin {
+            return Err(Problem::DuplicateKey { key: beginning(key.bytes(text, unescaped)) });
+        }
+        self.keys.truncate(object.keys);
+        self.unescaped.truncate(object.unescaped);
+        Ok(())
+    }
+}
+
+impl Key {
+    fn new(from: usize, to: usize, flag: u32) -> Self {
+        // The door turns away lines whose positions do not fit, and no key unescapes to more than it was.
+        Self { from: narrow(from), length: narrow(to - from) | flag }
+    }
+
+    fn bytes<'b>(self, text: &Text<'b>, unescaped: &'b [u8]) -> &'b [u8] {
+        let from = wide(self.from);
+        let to = from + wide(self.length & !UNESCAPED);
+        match self.length & UNESCAPED {
+            0 => text.between(from, to),
+            _ => &unescaped[from..to],
+        }
+    }
+}
+
+fn twin_among_few(keys: &[Key], text: &Text<'_>, unescaped: &[u8]) -> Option<Key> {
+    keys.iter().enumerate().find_map(|(index, key)| {
+        let bytes = key.bytes(text, unescaped);
+        keys[..index].iter().any(|other| other.bytes(text, unescaped) == bytes).then_some(*key)
+    })
+}
+
+fn twin_among_many(keys: &mut [Key], text: &Text<'_>, unescaped: &[u8]) -> Option<Key> {
+    keys.sort_unstable_by(|one, other| one.bytes(text, unescaped).cmp(other.bytes(text, unescaped)));
+    keys.windows(2).find_map(|pair| match pair {
+        [one, other] if one.bytes(text, unescaped) == other.bytes(text, unescaped) => Some(*one),
+        _ => None,
+    })
+}
+
+/// The first characters of a key, for a refusal.
+fn beginning(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).chars().take(SHOWN).collect()
+}
+
+fn narrow(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+fn wide(position: u32) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
+}
+
+/// Marks a range of the unescaped bytes.
+const UNESCAPED: u32 = 1 << 31;
+
+/// Up to this many keys are compared each with each, which is faster than sorting them.
+const FEW: usize = 12;
+
+/// How many characters of a duplicate key are shown.
+const SHOWN: usize = 64;

@@ -1,0 +1,252 @@
+//! One step of the scanner at the door: the tokens of JSON, checked and passed over.
+//!
+//! It copies nothing and knows nothing of objects and arrays.
+
+use super::Problem;
+
+/// A text and how far it has been read.
+#[derive(Debug)]
+pub(super) struct Text<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Where the inside of a string token lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StringToken {
+    /// The first byte after the opening quote.
+    pub(super) from: usize,
+    /// The closing quote.
+    pub(super) to: usize,
+    /// How its characters are written.
+    pub(super) spelling: Spelling,
+}
+
+/// How the characters of a string are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// As themselves.
+    Plain,
+    /// At least one of them by an escape.
+    Escaped,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, bytes: text.as_bytes(), at: 0 }
+    }
+
+    pub(super) fn step(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn skip_space(&mut self) {
+        while self.at_space() {
+            self.at += 1;
+        }
+    }
+
+    /// Passes over a string token; the opening quote is next.
+    pub(super) fn string(&mut self) -> Result<StringToken, Problem> {
+        self.at += 1;
+        let from = self.at;
+        let mut spelling = Spelling::Plain;
+        loop {
+            self.plain_characters();
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    spelling = Spelling::Escaped;
+                    self.escape()?;
+                }
+                // A control character, or the end of the text.
+                _ => return Err(self.unexpected()),
+            }
+        }
+        let to = self.at;
+        self.at += 1;
+        Ok(StringToken { from, to, spelling })
+    }
+
+    /// Passes over a number token; `-` or a digit is next.
+    pub(super) fn number(&mut self) -> Result<(), Problem> {
+        let from = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        let exponent = matches!(self.peek(), Some(b'e' | b'E'));
+        if exponent {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        // Only these can be beyond a double; everything else is spared the conversion.
+        if (exponent || self.at - from > SURELY_IN_RANGE) && !self.is_finite(from) {
+            return Err(Problem::NumberOutOfRange { at: from });
+        }
+        Ok(())
+    }
+
+    /// Passes over `word`, which must be next.
+    pub(super) fn word(&mut self, word: &[u8]) -> Result<(), Problem> {
+        for &byte in word {
+            if self.peek() != Some(byte) {
+                return Err(self.unexpected());
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    pub(super) fn at_space(&self) -> bool {
+        matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r'))
+    }
+
+    pub(super) fn between(&self, from: usize, to: usize) -> &'a [u8] {
+        &self.bytes[from..to]
+    }
+
+    /// The refusal of whatever is next.
+    pub(super) fn unexpected(&self) -> Problem {
+        Problem::NotJson { at: self.at }
+    }
+
+    /// Appends to `out` the characters which `token` stands for.
+    pub(super) fn unescape(&self, token: StringToken, out: &mut Vec<u8>) {
+        // The token has been checked, so that a plain walk over a copy of this text cannot fail.
+        let mut text = Text { text: self.text, bytes: &self.bytes[..token.to], at: token.from };
+        while text.at < token.to {
+            let from = text.at;
+            text.plain_characters();
+            out.extend_from_slice(text.between(from, text.at));
+            if text.peek() == Some(b'\\') {
+                match text.escape() {
+                    Ok(character) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    /// Passes over characters that stand for themselves.
+    fn plain_characters(&mut self) {
+        let rest = &self.bytes[self.at..];
+        // Most strings are short: a look at each byte costs less than the set-up of a wide search.
+        let near = rest.len().min(SHORT);
+        if let Some(end) = rest[..near].iter().position(|&byte| !PLAIN[usize::from(byte)]) {
+            self.at += end;
+            return;
+        }
+        let far = memchr::memchr2(b'"', b'\\', &rest[near..]).map_or(rest.len(), |end| near + end);
+        let piece = &rest[near..far];
+        // Without an early return the compiler makes this a few wide instructions.
+        let controls = piece.iter().fold(false, |found, &byte| found | (byte < b' '));
+        let first_control = || piece.iter().position(|&byte| byte < b' ');
+        self.at += near + controls.then(first_control).flatten().unwrap_or(piece.len());
+    }
+
+    /// Passes over one escaped character (two escapes where it is a surrogate pair); the backslash is next.
+    fn escape(&mut self) -> Result<char, Problem> {
+        let from = self.at;
+        self.at += 1;
+        let character = match self.peek() {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.code_point(from),
+            _ => return Err(self.unexpected()),
+        };
+        self.at += 1;
+        Ok(character)
+    }
+
+    fn code_point(&mut self, from: usize) -> Result<char, Problem> {
+        let lone = Problem::LoneSurrogate { at: from };
+        let first = self.code_unit()?;
+        if !(0xd800..0xdc00).contains(&first) {
+            return char::from_u32(first).ok_or(lone);
+        }
+        if self.peek() != Some(b'\\') || self.bytes.get(self.at + 1) != Some(&b'u') {
+            return Err(lone);
+        }
+        self.at += 1;
+        let second = self.code_unit()?;
+        if !(0xdc00..0xe000).contains(&second) {
+            return Err(lone);
+        }
+        char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or(lone)
+    }
+
+    /// Reads `u` and four hexadecimal digits.
+    fn code_unit(&mut self) -> Result<u32, Problem> {
+        self.at += 1;
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            unit = unit << 4 | digit.ok_or_else(|| self.unexpected())?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    /// Passes over digits, of which there must be one.
+    fn digits(&mut self) -> Result<(), Problem> {
+        if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            return Err(self.unexpected());
+        }
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn is_finite(&self, from: usize) -> bool {
+        let number = self.text.get(from..self.at).and_then(|token| token.parse::<f64>().ok());
+        number.is_some_and(f64::is_finite)
+    }
+}
+
+/// How many bytes of a string are looked at one by one before a wide search begins.
+const SHORT: usize = 24;
+
+/// A number without exponent of at most this many bytes is below the largest double, 1.8e308.
+const SURELY_IN_RANGE: usize = 308;
+
+/// Which bytes stand for themselves inside a string.
+const PLAIN: [bool; 256] = plain();
+
+const fn plain() -> [bool; 256] {
+    let mut table = [true; 256];
+    let mut byte = 0;
+    while byte < b' ' as usize {
+        table[byte] = false;
+        byte += 1;
+    }
+    table[b'"' as usize] = false;
+    table[b'\\' as usize] = false;
+    table
+}

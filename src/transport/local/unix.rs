@@ -1,0 +1,230 @@
+//! The local socket on Unix.
+//!
+//! Three defences, each enough alone: a directory only its owner can enter, a socket only its owner can write to, and
+//! the credentials of every peer. The mode is set before the socket has a name, so that there is no moment in which it
+//! is open to anybody else.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener as BlockingListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use interprocess::ConnectWaitMode;
+use interprocess::local_socket::{
+    ConnectOptions, GenericFilePath, ListenerNonblockingMode, ListenerOptions, prelude::*,
+};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use interprocess::os::unix::uds_local_socket;
+use nix::errno::Errno;
+use nix::unistd::geteuid;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::Instant;
+
+use super::{AcceptError, Address, BindError, Peer, failed};
+
+#[path = "unix_ground.rs"]
+mod ground;
+
+use ground::Identity;
+
+pub(super) type Stream = UnixStream;
+pub(super) type ReadHalf = OwnedReadHalf;
+pub(super) type WriteHalf = OwnedWriteHalf;
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: UnixListener,
+    socket_file: Made,
+    pid_file: Made,
+    /// Held open so that no other file can come by its inode number.
+    _pid: File,
+    /// Released when the process ends, however it ends.
+    _lock: File,
+}
+
+/// A file of our making, and how to tell it from a later one of the same name.
+#[derive(Debug)]
+struct Made {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl Listener {
+    pub(super) fn bind(at: &Address) -> Result<Self, BindError> {
+        let directory = at.socket.parent().unwrap_or(Path::new("/"));
+        ground::prepare(directory, at.directory)?;
+        let Some(lock) = ground::lock(&at.lock)? else {
+            return Err(BindError::InUse { path: at.socket.clone() });
+        };
+        clear(&at.socket)?;
+        let socket = listen(&at.socket).map_err(failed("listen at", &at.socket))?;
+        let socket_file = Made::at(&at.socket).map_err(failed("look at", &at.socket))?;
+        match ground::write_pid(&at.pid) {
+            Ok(pid) => {
+                let identity = Identity::of(&pid.metadata().map_err(failed("look at", &at.pid))?);
+                let pid_file = Made { path: at.pid.clone(), identity };
+                Ok(Self { socket, socket_file, pid_file, _pid: pid, _lock: lock })
+            }
+            Err(error) => {
+                socket_file.remove();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn accept(&self) -> Result<(Stream, Peer), AcceptError> {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) => return admit(stream),
+                // The caller hung up before its turn came, or a signal did: the next one is meant.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+
+    pub(super) fn retire(self) {
+        // Under the lock, which goes last: whoever waits for it finds a clean place.
+        self.socket_file.remove();
+        self.pid_file.remove();
+        drop(self.socket);
+    }
+}
+
+impl Made {
+    fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: Identity::of(&fs::symlink_metadata(path)?) })
+    }
+
+    /// Removes the file if it is still ours; a failure leaves a stale file, which the next daemon clears.
+    fn remove(&self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| Identity::of(&there) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+pub(super) async fn connect(at: &Address) -> io::Result<Stream> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(1);
+    let stream = loop {
+        match UnixStream::connect(&at.socket).await {
+            // More are waiting to be accepted than the system lines up; there is no event to wait for.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            result => break result?,
+        }
+    };
+    let uid = stream.peer_cred()?.uid();
+    if uid != geteuid().as_raw() {
+        let text = format!("the process at {} belongs to another user (uid {uid})", at.socket.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(stream)
+}
+
+pub(super) fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
+    stream.into_split()
+}
+
+/// Lets the owner in and nobody else.
+fn admit(stream: UnixStream) -> Result<(Stream, Peer), AcceptError> {
+    let credentials = stream.peer_cred().map_err(|source| AcceptError::Unidentified { source })?;
+    if credentials.uid() != geteuid().as_raw() {
+        return Err(AcceptError::Stranger { uid: credentials.uid() });
+    }
+    // Zero stands for a process which this one cannot see, in another namespace.
+    let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid != 0);
+    Ok((stream, Peer { pid, same_owner: true }))
+}
+
+fn refused(source: io::Error) -> AcceptError {
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
+            AcceptError::Exhausted { source }
+        }
+        _ => AcceptError::Io { source },
+    }
+}
+
+/// Removes what a dead daemon left at `socket`; the lock is held.
+fn clear(socket: &Path) -> Result<(), BindError> {
+    let there = match fs::symlink_metadata(socket) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("look at", socket)(error)),
+    };
+    if !there.file_type().is_socket() {
+        return Err(BindError::NotASocket { path: socket.to_owned() });
+    }
+    if there.uid() != geteuid().as_raw() {
+        return Err(BindError::Foreign { path: socket.to_owned(), uid: there.uid() });
+    }
+    match somebody_answers(socket) {
+        Ok(true) => Err(BindError::InUse { path: socket.to_owned() }),
+        Ok(false) => fs::remove_file(socket).map_err(failed("remove the stale socket", socket)),
+        Err(error) => Err(failed("ask who is at", socket)(error)),
+    }
+}
+
+fn somebody_answers(socket: &Path) -> io::Result<bool> {
+    let name = socket.to_fs_name::<GenericFilePath>()?;
+    // Deferred, because a daemon that hangs with a full queue would hold us up and is alive all the same.
+    match ConnectOptions::new().name(name).wait_mode(ConnectWaitMode::Deferred).connect_sync() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    let listener = match options(socket)?.mode(0o600).create_sync_as::<uds_local_socket::Listener>() {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => listen_aside(socket)?,
+        result => result?.into(),
+    };
+    UnixListener::from_std(listener)
+}
+
+/// Listens where the mode cannot be set before the name: out of everybody's reach at first.
+fn listen_aside(socket: &Path) -> io::Result<BlockingListener> {
+    // A short name, since it has to fit where the socket's own just fits.
+    let aside = socket.with_file_name(format!(".{}", std::process::id()));
+    let hidden = aside.join("s");
+    let clear_away = || {
+        let _ = fs::remove_file(&hidden);
+        let _ = fs::remove_dir(&aside);
+    };
+    clear_away();
+    fs::DirBuilder::new().mode(0o700).create(&aside)?;
+    let listener = options(&hidden).and_then(|options| {
+        let listener = options.create_sync_as::<uds_local_socket::Listener>()?;
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&hidden, socket)?;
+        Ok(listener.into())
+    });
+    clear_away();
+    listener
+}
+
+fn options(socket: &Path) -> io::Result<ListenerOptions<'_>> {
+    let name = socket.to_fs_name::<GenericFilePath>()?;
+    // By itself it would remove the socket when dropped, a successor's too.
+    Ok(ListenerOptions::new().name(name).reclaim_name(false).nonblocking(ListenerNonblockingMode::Accept))
+}
+
+/// How long a client waits for a daemon that has no room in its queue.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+#[path = "unix_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "unix_stranger_tests.rs"]
+mod stranger_tests;

@@ -1,0 +1,247 @@
+//! The rules themselves: each reads the tree and returns what stands where it may not.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::scan::{Kind, Path, Source, begins_with, test_files};
+use super::{
+    CODE_LINES, EXCEPTIONS, FUNCTION_LINES, IMPURE, MAIN_LINES, TABLE, UNIX_ONLY, WINDOWS_ONLY, WIRE_TEXTS,
+    WIRE_WORDS,
+};
+
+/// Something that stands where it may not.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Violation {
+    file: String,
+    /// Where it stands.
+    pub(crate) line: usize,
+    what: String,
+}
+
+impl fmt::Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "src/{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
+/// The crate's source.
+pub(crate) struct Tree {
+    sources: Vec<Source>,
+}
+
+impl Tree {
+    /// Reads files given as path below `src` and text; files for tests alone are left out.
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        let tests: Vec<String> = files.iter().flat_map(|(path, text)| test_files(path, text)).collect();
+        let kept = files.iter().filter(|(path, _)| {
+            !tests
+                .iter()
+                .any(|test| path.strip_prefix(test.as_str()).is_some_and(|rest| rest.starts_with(['.', '/'])))
+        });
+        let mut tree = Self { sources: kept.map(|(path, text)| Source::new(path, text)).collect() };
+        tree.rename();
+        tree
+    }
+
+    /// Gives files behind `#[path]`, and what those declare beside them, the module path of their compilation.
+    fn rename(&mut self) {
+        let mut todo: Vec<usize> = (0..self.sources.len()).collect();
+        while let Some(at) = todo.pop() {
+            let source = &self.sources[at];
+            let (parent, module, moved) =
+                (source.path.clone(), source.module.clone(), source.parent.is_some());
+            let beside = parent.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            for (name, file) in source.declared_modules() {
+                let files = match file {
+                    Some(file) => vec![format!("{beside}{file}")],
+                    None if moved => vec![format!("{beside}{name}.rs"), format!("{beside}{name}/mod.rs")],
+                    None => continue,
+                };
+                let found = self.sources.iter().position(|source| files.contains(&source.path));
+                if let Some(child) = found.filter(|&child| self.sources[child].parent.is_none()) {
+                    self.sources[child].parent = Some(parent.clone());
+                    self.sources[child].module = module.iter().cloned().chain([name]).collect();
+                    todo.push(child);
+                }
+            }
+        }
+    }
+
+    /// Tells whether a file is compiled for one of `systems` alone, by its name or by that of a file above it.
+    fn belongs_to(&self, source: &Source, systems: &[&str]) -> bool {
+        let named = source.path.split('/').any(|part| {
+            let name = part.split(['.', '_']).next().unwrap_or_default();
+            name == "os" || systems.contains(&name)
+        });
+        let parent = self.sources.iter().find(|other| Some(&other.path) == source.parent.as_ref());
+        named || parent.is_some_and(|parent| self.belongs_to(parent, systems))
+    }
+}
+
+fn violation(source: &Source, line: usize, what: String) -> Violation {
+    Violation { file: source.path.clone(), line, what }
+}
+
+/// Finds names of modules that the table does not allow.
+pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
+    let protocols: BTreeSet<&str> = tree
+        .sources
+        .iter()
+        .filter_map(|source| source.path.strip_prefix("adapter/")?.split_once('/'))
+        .map(|(name, _)| name)
+        .collect();
+    let mut found = Vec::new();
+    for source in &tree.sources {
+        let Some(own) = source.module.first() else { continue };
+        for path in source.paths() {
+            let Some(named) = absolute(source, &path) else { continue };
+            let Some(top) = named.first() else { continue };
+            let foreign_protocol = own == "adapter"
+                && source.module.len() > 1
+                && named
+                    .get(1)
+                    .is_some_and(|name| protocols.contains(name.as_str()) && *name != source.module[1]);
+            if top == own && !foreign_protocol {
+                continue;
+            }
+            let row = TABLE.iter().find(|(module, _)| module == own);
+            let listed = row.is_some_and(|(_, may)| may.iter().any(|name| begins_with(&named, name)));
+            let excepted =
+                EXCEPTIONS.iter().any(|(file, name, _)| *file == source.path && begins_with(&named, name));
+            if row.is_none() {
+                let what = format!("`{own}` has no row in the table, and names `{}`", named.join("::"));
+                found.push(violation(source, path.line, what));
+            } else if !(listed || excepted) || foreign_protocol {
+                let what = format!("`{own}` may not name `{}`", named.join("::"));
+                found.push(violation(source, path.line, what));
+            }
+        }
+    }
+    found
+}
+
+/// Returns a path from the crate's root on; `None` for what is not ours.
+fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
+    let is_main = source.path.starts_with("bin/");
+    let mut from: Vec<String> = match path.segments.first()?.as_str() {
+        "crate" if is_main => source.module.clone(),
+        "pushd" if is_main => Vec::new(),
+        "crate" => Vec::new(),
+        "self" | "super" => source.module.iter().chain(&path.inside).cloned().collect(),
+        _ => return None,
+    };
+    for segment in path.segments.iter().skip(usize::from(path.segments[0] != "super")) {
+        if segment == "super" {
+            from.pop();
+        } else {
+            from.push(segment.clone());
+        }
+    }
+    Some(from)
+}
+
+/// Finds ways to the world in modules that are pure.
+pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
+    let pure =
+        |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "adapter"));
+    named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
+}
+
+/// Finds one system's own things outside of its files: `unix.rs`, `unix_….rs`, what those declare, and folders `os`.
+pub(crate) fn out_of_place(tree: &Tree) -> Vec<Violation> {
+    let elsewhere = |systems: &'static [&'static str]| {
+        tree.sources.iter().filter(move |source| !tree.belongs_to(source, systems))
+    };
+    let unix = elsewhere(&["unix", "linux", "macos", "posix"]);
+    let mut found = named_from(unix, UNIX_ONLY, "belongs in unix.rs, linux.rs or a folder os");
+    found.extend(named_from(elsewhere(&["windows"]), WINDOWS_ONLY, "belongs in windows.rs or a folder os"));
+    found
+}
+
+fn named_from<'a>(sources: impl Iterator<Item = &'a Source>, names: &[&str], what: &str) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in sources {
+        for path in source.paths() {
+            if names.iter().any(|name| path.begins_with(name)) {
+                found.push(violation(source, path.line, format!("`{path}` {what}")));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the names of all crates that a manifest depends on, as source spells them.
+pub(crate) fn crates(manifest: &str) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    let mut listing = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            listing = line.trim().ends_with("dependencies]");
+        } else if let Some((name, _)) = line.split_once('=').filter(|_| listing) {
+            known.insert(name.trim().replace('-', "_"));
+        }
+    }
+    known
+}
+
+/// Finds crates in the kernel.
+pub(crate) fn foreign_crates(tree: &Tree, known: &BTreeSet<String>) -> Vec<Violation> {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let kernel =
+        tree.sources.iter().filter(|source| source.module.first().is_some_and(|top| top == "kernel"));
+    named_from(kernel, &known, "is a crate, and the kernel needs the standard library alone")
+}
+
+/// Finds words of protocols in the kernel.
+pub(crate) fn wire_words(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources.iter().filter(|source| source.path.starts_with("kernel/")) {
+        for token in &source.tokens {
+            let word =
+                WIRE_WORDS.iter().find(|word| token.text.contains(**word)).map(|word| (*word).to_owned());
+            let text = token.kind == Kind::Text;
+            let whole =
+                WIRE_TEXTS.iter().find(|word| text && token.text == **word).map(|word| (*word).to_owned());
+            let key =
+                token.text.split(|c: char| !c.is_alphanumeric()).find(|part| text && is_camel_case(part));
+            if let Some(word) = word.or(whole).or(key.map(str::to_owned)) {
+                found.push(violation(source, token.line, format!("`{word}` is a protocol's word")));
+            }
+        }
+    }
+    found
+}
+
+fn is_camel_case(word: &str) -> bool {
+    word.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
+}
+
+/// Finds files that do not say what they are for.
+pub(crate) fn undocumented(tree: &Tree) -> Vec<Violation> {
+    let silent = |source: &&Source| !source.text.starts_with("//!") && source.text.trim() != "fn main() {}";
+    let what = "the file does not open with `//!` and its purpose";
+    tree.sources.iter().filter(silent).map(|source| violation(source, 1, what.to_owned())).collect()
+}
+
+/// Finds files, mains and functions that are too long.
+pub(crate) fn too_long(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in &tree.sources {
+        let lines = source.lines_of_code();
+        if lines > CODE_LINES {
+            let what =
+                format!("{lines} lines of code, {CODE_LINES} are enough: a concept in it wants a name");
+            found.push(violation(source, 1, what));
+        }
+        let all = source.text.lines().count();
+        if source.path.starts_with("bin/") && all > MAIN_LINES {
+            found.push(violation(source, 1, format!("{all} lines, a main has at most {MAIN_LINES}")));
+        }
+        for function in source.functions().iter().filter(|function| function.lines > FUNCTION_LINES) {
+            let what =
+                format!("`{}` has {} lines, {FUNCTION_LINES} are enough", function.name, function.lines);
+            found.push(violation(source, function.line, what));
+        }
+    }
+    found
+}

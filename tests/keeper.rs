@@ -1,0 +1,536 @@
+//! Steps as real processes: how they end, what they say, and that nothing of them is left.
+//!
+//! Every step carries a mark in its environment, by which its processes are found in `/proc` wherever they went.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream, layers};
+use tokio::sync::{RwLock, mpsc};
+
+/// Tests that count what the whole process holds want to be alone.
+static ALONE: RwLock<()> = RwLock::const_new(());
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_step_ends_with_the_code_of_its_shell() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        for code in [0, 1, 42, 255] {
+            assert_eq!(run.end(&format!("exit {code}")).await, StepEnd::Exited(code));
+        }
+        assert_eq!(run.end("kill -TERM $$").await, StepEnd::Signaled(15));
+        assert_eq!(run.end("no-such-program-here 2>/dev/null").await, StepEnd::Exited(127));
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn both_outputs_arrive_apart_and_whole() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let said = run.says("echo out; echo err >&2; printf 'no newline'; cat").await;
+    assert_eq!(said, ("out\nno newline".to_owned(), "err\n".to_owned()));
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn output_arrives_while_the_step_runs() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let (out, mut heard) = mpsc::channel(4);
+    let going = run.start("echo begun; exec sleep 1000", out);
+    assert_eq!(&heard.recv().await.unwrap().bytes[..], b"begun\n");
+    run.tree.kill_now();
+    assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn a_grandchild_in_a_session_of_its_own_is_ended() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let dir = run.dir.path().display();
+        let going = run.begin(&format!("setsid setsid sh -c 'touch {dir}/up; sleep 1000 & wait' & wait"));
+        run.until(|| run.dir.path().join("up").exists()).await;
+        assert!(run.marked().len() >= 3, "{:?}", run.marked());
+        run.leaves_nothing().await;
+        assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+    }
+}
+
+#[tokio::test]
+async fn orphans_that_ignore_signals_are_ended() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let dir = run.dir.path().display();
+        let deaf = format!("trap \"\" HUP INT TERM QUIT PIPE; touch {dir}/$1; while :; do sleep 1000; done");
+        let command = format!(
+            "(setsid sh -c '{deaf}' x a </dev/null >/dev/null 2>&1 &) ; nohup sh -c '{deaf}' x b >/dev/null 2>&1 &
+             cd {dir}; until [ -e a ] && [ -e b ]; do :; done"
+        );
+        assert_eq!(run.end(&command).await, StepEnd::Exited(0));
+        assert!(run.marked().len() >= 2, "{:?}", run.marked());
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_background_process_serves_later_steps_and_ends_with_the_run() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        // It writes to the step's output for ever, which must neither hold the step nor hurt the server.
+        let serve = "(while :; do echo serving; sleep 0.01; done) & echo $! > server";
+        assert_eq!(run.end(serve).await, StepEnd::Exited(0));
+        assert_eq!(run.end("sleep 0.2; kill -0 $(cat server)").await, StepEnd::Exited(0));
+        assert!(!run.marked().is_empty());
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_background_process_that_floods_does_not_hold_its_step() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    assert_eq!(run.end("yes & yes >&2 & exit 3").await, StepEnd::Exited(3));
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn a_bomb_of_some_hundred_forks_is_ended_in_the_middle() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1-1)) & bomb $(($1-1)) & fi; exec sleep 1000; }
+                    bomb 8";
+        let going = run.begin(bomb);
+        run.until(|| run.marked().len() > 60).await;
+        run.leaves_nothing().await;
+        assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_forks_and_leaves_over_and_over_is_caught() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let dir = run.dir.path().display();
+        let hop = format!("echo 'touch {dir}/hopping; setsid sh {dir}/hop >/dev/null 2>&1 &' > hop; sh hop");
+        assert_eq!(run.end(&hop).await, StepEnd::Exited(0));
+        run.until(|| run.dir.path().join("hopping").exists()).await;
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn the_death_of_the_daemon_leaves_nothing() {
+    let _shared = ALONE.read().await;
+    for cgroups in ["with", "without"] {
+        let run = Run::new();
+        let mut daemon = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_daemon_to_be_killed", "--nocapture"])
+            .env("KEEPER_TEST_DIR", run.dir.path())
+            .env("KEEPER_TEST_MARK", &run.mark)
+            .env("KEEPER_TEST_CGROUPS", cgroups)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        run.until(|| run.dir.path().join("up").exists()).await;
+        let keepers = children_of(daemon.id());
+        assert!(!keepers.is_empty() && run.marked().len() >= 3, "{:?}", run.marked());
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        run.until(|| run.marked().is_empty()).await;
+        run.until(|| keepers.iter().all(|keeper| !Path::new(&format!("/proc/{keeper}")).exists())).await;
+        assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());
+    }
+}
+
+/// Not a test by itself: the process that [`the_death_of_the_daemon_leaves_nothing`] starts and kills.
+#[tokio::test]
+async fn a_daemon_to_be_killed() {
+    let Ok(dir) = std::env::var("KEEPER_TEST_DIR") else { return };
+    let local = match std::env::var("KEEPER_TEST_CGROUPS").as_deref() {
+        Ok("without") => local().without_cgroups(),
+        Ok(_) | Err(_) => local(),
+    };
+    let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path()];
+    let command =
+        "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
+    let step = Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG };
+    let (out, _heard) = mpsc::channel(4);
+    let _never = RunTree::new(local).run(step, out).await;
+}
+
+#[tokio::test]
+async fn dropping_the_tree_or_the_step_ends_everything() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    assert_eq!(run.end("setsid sleep 1000 &").await, StepEnd::Exited(0));
+    let going = run.begin("touch up; setsid sleep 1000 & sleep 1000");
+    run.until(|| run.dir.path().join("up").exists()).await;
+    going.abort();
+    assert!(going.await.unwrap_err().is_cancelled());
+    run.until(|| run.marked().len() == 1).await;
+    let Run { tree, mark, dir, env } = run;
+    drop(tree);
+    let run = Run { tree: RunTree::new(local()), mark, dir, env };
+    run.until(|| run.marked().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_stopped_run_starts_nothing() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    run.tree.kill_now();
+    run.tree.stop(LONG).await.unwrap();
+    run.tree.stop(LONG).await.unwrap();
+    assert_eq!(run.end("touch ran").await, StepEnd::Stopped);
+    assert!(!run.dir.path().join("ran").exists());
+}
+
+#[tokio::test]
+async fn a_stop_at_any_moment_leaves_nothing() {
+    let _shared = ALONE.read().await;
+    for round in 0..60 {
+        let run = Run::new();
+        let going = run.begin("sh -c 'setsid sleep 1000 & sleep 1000' & sleep 1000");
+        let moment = Instant::now() + Duration::from_micros(round * 150);
+        run.until(|| Instant::now() >= moment).await;
+        run.leaves_nothing().await;
+        assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_listener_that_does_not_listen() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let (out, mut heard) = mpsc::channel(1);
+    let going = run.start("yes", out);
+    assert!(heard.recv().await.is_some());
+    run.leaves_nothing().await;
+    assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+}
+
+#[tokio::test]
+async fn the_time_limit_ends_the_whole_step() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let mut step = run.step("echo before; setsid sleep 1000 & trap '' TERM; sleep 1000; sleep 1000");
+        step.time_limit = Duration::from_millis(400);
+        let (out, heard) = mpsc::channel(4);
+        let (end, said) = tokio::join!(run.tree.run(step, out), collect(heard));
+        assert_eq!(end.unwrap(), StepEnd::TimedOut);
+        assert_eq!(said.0, b"before\n");
+        assert_eq!(run.marked(), []);
+        assert_eq!(run.end("exit 5").await, StepEnd::Exited(5));
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_named() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let mut step = run.step("touch ran");
+    step.cwd = run.dir.path().join("nowhere");
+    let error = run.tree.run(step, mpsc::channel(1).0).await.unwrap_err();
+    assert!(matches!(error, StepError::Directory { .. }));
+    let text = error.to_string();
+    assert!(text.contains("nowhere: No such file or directory"), "{text}");
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn what_the_system_cannot_start_is_said() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let mut step = run.step("true");
+    step.env.push(("BIG".into(), "x".repeat(4 * 1024 * 1024).into()));
+    let error = run.tree.run(step, mpsc::channel(1).0).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot start /bin/sh: Argument list too long (os error 7)");
+    let tree = RunTree::new(Local::new("/no/such/keeper".into()));
+    let error = tree.run(run.step("true"), mpsc::channel(1).0).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot start the keeper /no/such/keeper: No such file"),
+        "{error}"
+    );
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn a_killed_keeper_is_noticed_and_cleaned_up_after() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let (out, _heard) = mpsc::channel(4);
+    let error = run.start("setsid sleep 1000 & kill -9 $PPID; sleep 1000", out).await.unwrap().unwrap_err();
+    assert!(matches!(error, StepError::KeeperLost), "{error}");
+    if layers().contains("cgroup") {
+        run.until(|| run.marked().is_empty()).await;
+    }
+    for pid in run.marked() {
+        let _ended = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn a_terminated_keeper_ends_its_step() {
+    let _shared = ALONE.read().await;
+    for run in Run::both() {
+        let end = run.end("setsid sleep 1000 & kill -TERM $PPID; sleep 1000; sleep 1000").await;
+        assert_eq!(end, StepEnd::Signaled(9));
+        run.until(|| run.marked().is_empty()).await;
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_exactly_what_was_given() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let mut step = run.step("cat /proc/self/environ");
+    step.env = vec![("PATH".into(), "/usr/bin:/bin".into()), ("Ä_Ö".into(), "a\nb=c".into())];
+    let (out, heard) = mpsc::channel(4);
+    let (end, said) = tokio::join!(run.tree.run(step, out), collect(heard));
+    assert_eq!(end.unwrap(), StepEnd::Exited(0));
+    let mut variables: Vec<_> = said.0.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    variables.sort();
+    // The shell itself adds PWD.
+    variables.retain(|variable| !variable.is_empty() && !variable.starts_with("PWD="));
+    assert_eq!(variables, ["PATH=/usr/bin:/bin", "Ä_Ö=a\nb=c"]);
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn the_keeper_shows_nothing_of_its_step() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    let (out, mut heard) = mpsc::channel(4);
+    let going = run.start("echo $PPID; : hidden-word; sleep 1000", out);
+    let keeper = String::from_utf8(heard.recv().await.unwrap().bytes.to_vec()).unwrap();
+    let of_keeper = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", keeper.trim())).unwrap();
+    assert_eq!(of_keeper("cmdline"), "push\0__keep\0");
+    assert_eq!(of_keeper("environ"), "");
+    assert_eq!(of_keeper("comm"), "step-keeper\n");
+    run.leaves_nothing().await;
+    assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+}
+
+#[tokio::test]
+async fn a_step_inherits_three_descriptors_and_plain_signals() {
+    let _shared = ALONE.read().await;
+    let run = Run::new();
+    // One that any process started from here would inherit.
+    let leaky = fs::File::open("/dev/null").unwrap();
+    let leaked = nix::fcntl::fcntl(&leaky, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()));
+    leaked.unwrap();
+    let (listed, _) = run.says("ls -l /proc/$$/fd | sed -n 's/.* \\([0-9]* -> .*\\)/\\1/p'").await;
+    let listed: Vec<&str> = listed.lines().collect();
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    assert_eq!(listed[0], "0 -> /dev/null");
+    let (signals, _) = run.says("grep -E '^Sig(Ign|Blk)' /proc/self/status | cut -f2").await;
+    assert_eq!(signals, "0000000000000000\n0000000000000000\n");
+    let (place, _) = run.says("[ $(ps -o sid= -p $$) = $$ ] && pwd").await;
+    assert_eq!(place.trim(), run.dir.path().canonicalize().unwrap().to_str().unwrap());
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn much_output_to_a_slow_listener_is_neither_lost_nor_gathered() {
+    let _alone = ALONE.write().await;
+    const LENGTH: usize = 100 * 1024 * 1024;
+    let run = Run::new();
+    let (out, mut heard) = mpsc::channel(2);
+    let going = run.start(&format!("yes 0123456789abcde | head -c {LENGTH}"), out);
+    let before = resident();
+    let (mut length, mut most) = (0, 0);
+    while let Some(Chunk { stream, bytes }) = heard.recv().await {
+        assert_eq!(stream, Stream::Stdout);
+        assert!(bytes.len() <= 16 * 1024);
+        for (index, byte) in bytes.iter().enumerate() {
+            assert_eq!(*byte, b"0123456789abcde\n"[(length + index) % 16]);
+        }
+        if length / (1024 * 1024) != (length + bytes.len()) / (1024 * 1024) {
+            tokio::task::yield_now().await;
+            most = most.max(resident());
+        }
+        length += bytes.len();
+    }
+    assert_eq!(going.await.unwrap().unwrap(), StepEnd::Exited(0));
+    assert_eq!(length, LENGTH);
+    assert!(most < before + 8 * 1024 * 1024, "{before} bytes before, {most} at most");
+    run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn two_hundred_steps_leave_no_process_descriptor_or_cgroup() {
+    let _alone = ALONE.write().await;
+    let run = Run::new();
+    assert_eq!(run.end("true").await, StepEnd::Exited(0));
+    let children = children_of(std::process::id());
+    let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    let mut keepers = BTreeSet::new();
+    for number in 0..200 {
+        let (said, _) = run.says(&format!("echo $PPID; exit {}", number % 3)).await;
+        keepers.insert(said.trim().parse().unwrap());
+    }
+    run.leaves_nothing().await;
+    assert_eq!(children_of(std::process::id()), children);
+    run.until(|| descriptors() <= before).await;
+    let keepers: Vec<u32> = keepers.into_iter().collect();
+    assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn where_cgroups_can_be_made_a_step_is_in_one() {
+    let _shared = ALONE.read().await;
+    if !layers().contains("cgroup") {
+        return;
+    }
+    let [with, without] = Run::both();
+    let ask = "echo $PPID; sed -n s/^0:://p /proc/self/cgroup";
+    let (said, _) = with.says(ask).await;
+    let (keeper, cgroup) = said.trim().split_once('\n').unwrap();
+    assert!(cgroup.ends_with(&format!("/pushd-step-{keeper}")), "{cgroup}");
+    let (said, _) = without.says(ask).await;
+    assert!(!said.contains("pushd-step"), "{said}");
+    with.leaves_nothing().await;
+    without.leaves_nothing().await;
+    assert_eq!(cgroups_of(&[keeper.parse().unwrap()]), Vec::<PathBuf>::new());
+}
+
+/// One run in a directory of its own, with a mark in its environment.
+struct Run {
+    tree: RunTree,
+    mark: String,
+    dir: tempfile::TempDir,
+    env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self::under(local())
+    }
+
+    /// One run with all layers, one with the sweep alone.
+    fn both() -> [Self; 2] {
+        [Self::under(local()), Self::under(local().without_cgroups())]
+    }
+
+    fn under(local: Local) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let env = vec![("MARK".into(), (&mark).into()), path()];
+        Self { tree: RunTree::new(local), mark, dir: tempfile::tempdir().unwrap(), env }
+    }
+
+    fn step(&self, command: &str) -> Step {
+        Step { command: command.into(), cwd: self.dir.path().into(), env: self.env.clone(), time_limit: LONG }
+    }
+
+    fn start(&self, command: &str, out: mpsc::Sender<Chunk>) -> Going {
+        let (tree, step) = (self.tree.clone(), self.step(command));
+        tokio::spawn(async move { tree.run(step, out).await })
+    }
+
+    /// Starts a step nobody listens to.
+    fn begin(&self, command: &str) -> Going {
+        self.start(command, mpsc::channel(1).0)
+    }
+
+    async fn end(&self, command: &str) -> StepEnd {
+        self.begin(command).await.unwrap().unwrap()
+    }
+
+    async fn says(&self, command: &str) -> (String, String) {
+        let (out, heard) = mpsc::channel(4);
+        let (end, (stdout, stderr)) = tokio::join!(self.tree.run(self.step(command), out), collect(heard));
+        assert!(matches!(end.unwrap(), StepEnd::Exited(_)), "{command}");
+        (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    }
+
+    /// The processes that carry the mark, the dead among them not counted.
+    fn marked(&self) -> Vec<u32> {
+        let wanted = format!("MARK={}", self.mark);
+        let carries = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+        };
+        processes().filter(carries).collect()
+    }
+
+    /// Stops the run, and looks whether the promise that nothing is left was kept.
+    async fn leaves_nothing(&self) {
+        let stopped = self.tree.stop(Duration::from_secs(20)).await;
+        assert_eq!(stopped, Ok(()));
+        assert_eq!(self.marked(), []);
+    }
+
+    async fn until(&self, mut reached: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !reached() {
+            assert!(Instant::now() < deadline, "waited in vain; marked: {:?}", self.marked());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+type Going = tokio::task::JoinHandle<Result<StepEnd, StepError>>;
+
+fn local() -> Local {
+    Local::new(env!("CARGO_BIN_EXE_push").into())
+}
+
+fn path() -> (std::ffi::OsString, std::ffi::OsString) {
+    ("PATH".into(), std::env::var_os("PATH").unwrap())
+}
+
+async fn collect(mut heard: mpsc::Receiver<Chunk>) -> (Vec<u8>, Vec<u8>) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    while let Some(chunk) = heard.recv().await {
+        match chunk.stream {
+            Stream::Stdout => stdout.extend_from_slice(&chunk.bytes),
+            Stream::Stderr => stderr.extend_from_slice(&chunk.bytes),
+        }
+    }
+    (stdout, stderr)
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The children of a process, the dead among them too.
+fn children_of(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("PPid:\t") == Some(&parent.to_string()))
+    };
+    processes().filter(is_child).collect()
+}
+
+/// The cgroups of these keepers that are still there.
+fn cgroups_of(keepers: &[u32]) -> Vec<PathBuf> {
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let all = keepers.iter().flat_map(|keeper| {
+        mounts.map(|mount| Path::new(mount).join(own).join(format!("pushd-step-{keeper}")))
+    });
+    all.filter(|cgroup| cgroup.exists()).collect()
+}
+
+/// The bytes of memory this process holds.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}

@@ -1,0 +1,481 @@
+//! Seeded random walks over the kernel: after every input, all of its promises hold.
+//!
+//! `PUSH_WALKS` sets the number of seeds, `PUSH_WALK_SEED` walks one of them alone.
+
+#[path = "support/random.rs"]
+mod random;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
+use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
+use pushd::kernel::event::{
+    Criterion, Decision, Ending, Event, EventKind, Intention, Opening, Outcome, OutputStream, Purpose,
+    Settlement,
+};
+use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+use pushd::kernel::limits::Limits;
+use pushd::kernel::session::{Input, Session};
+use pushd::kernel::state::State;
+use pushd::kernel::time::Now;
+use random::Random;
+
+const WALKS: u64 = 10_000;
+const STEPS: u64 = 60;
+/// Seeds that once found something; they are walked for ever.
+const KEPT_SEEDS: [u64; 3] = [7, 4_242, 31_337];
+
+const LIMITS: Limits = Limits {
+    reserve: 5,
+    ledger: 4,
+    settled_gates: 3,
+    queue: 2,
+    steers: 2,
+    participants: 3,
+    text_tail: 8,
+    gate_millis: 50,
+    stop_millis: 5,
+    checkpoint_every: 7,
+};
+
+#[test]
+fn every_promise_holds_after_every_input() {
+    if let Some(seed) = number_from("PUSH_WALK_SEED") {
+        return Walk::new(seed).run();
+    }
+    let walks = number_from("PUSH_WALKS").unwrap_or(WALKS);
+    for seed in KEPT_SEEDS.into_iter().chain(0..walks) {
+        Walk::new(seed).run();
+    }
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// A session, the journal its effects make, and a driver that answers them in random order.
+struct Walk {
+    seed: u64,
+    tick: u64,
+    random: Random,
+    now: Now,
+    minted: u64,
+    live: Session,
+    /// What has been persisted.
+    journal: Vec<Event>,
+    /// The journal folded event by event: the state a restart would find.
+    shadow: State,
+    /// Checkpoints with the length of the journal they stand for.
+    checkpoints: Vec<(usize, State)>,
+    reserved: Seq,
+    /// The last number that was given to anybody.
+    newest: Seq,
+    /// What the driver owes the session.
+    owed: Vec<Input>,
+    runs: Vec<RunId>,
+    gates: Vec<GateId>,
+    ended: BTreeSet<RunId>,
+    /// How often each call may be executed, and was.
+    allowed: BTreeMap<CallId, u32>,
+    executed: BTreeMap<CallId, u32>,
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            tick: 0,
+            random: Random::new(seed),
+            now: Now(1_000),
+            minted: 0,
+            live: Session::new(LIMITS),
+            journal: Vec::new(),
+            shadow: State::default(),
+            checkpoints: vec![(0, State::default())],
+            reserved: Seq::ZERO,
+            newest: Seq::ZERO,
+            owed: Vec::new(),
+            runs: Vec::new(),
+            gates: Vec::new(),
+            ended: BTreeSet::new(),
+            allowed: BTreeMap::new(),
+            executed: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self) {
+        let opening = Opening { provider: "p".into(), cwd: "/".into(), ..Opening::default() };
+        self.ask(Command::Open(Box::new(opening)));
+        for _ in 0..STEPS {
+            self.now = self.now.after(self.random.below(9));
+            match self.random.below(20) {
+                0..=6 => self.answer_something_owed(),
+                7..=15 => self.ask_something(),
+                16 => self.say_something_foreign(),
+                17 => self.give(Input::Deadline),
+                18 => {
+                    let who = ParticipantId(self.random.below(5));
+                    self.give(Input::Gone(who));
+                }
+                _ => self.crash(),
+            }
+        }
+        self.crash();
+        self.bring_to_an_end();
+    }
+
+    /// Whatever happened, a cancel and the driver's answers end every run.
+    fn bring_to_an_end(mut self) {
+        for _ in 0..200 {
+            if self.live.state().run.is_none() && self.live.state().queue.is_empty() {
+                return;
+            }
+            if self.owed.is_empty() {
+                self.ask(Command::Cancel { run: None, reason: "over".into() });
+            }
+            let owed = std::mem::take(&mut self.owed);
+            for input in owed {
+                self.give(input);
+            }
+        }
+        panic!("seed {}: the runs do not come to an end: {:?}", self.seed, self.live.state());
+    }
+
+    fn ask_something(&mut self) {
+        let command = match self.random.below(14) {
+            0..=2 => Command::Prompt(Box::new(self.prompt())),
+            3 => Command::Queue(Box::new(self.prompt())),
+            4 => Command::Unqueue { message: self.message() },
+            5 => Command::ListQueue,
+            6 => Command::Steer(Box::new(Steer {
+                message: self.message(),
+                text: "s".into(),
+                fingerprint: Fingerprint(u128::from(self.random.below(2))),
+            })),
+            7..=8 => Command::Decide(Box::new(self.vote())),
+            9 => Command::Cancel { run: self.some_run(), reason: "r".into() },
+            10..=11 => Command::Attach {
+                seen: Seq::new(self.random.below(self.newest.number() + 8)),
+                rights: if self.random.one_in(4) { Rights::NONE } else { Rights::ALL },
+            },
+            12 => Command::Detach,
+            _ => match self.random.below(8) {
+                0 => Command::End,
+                1..=3 => Command::Rename { name: "n".into() },
+                _ => Command::Describe,
+            },
+        };
+        self.ask(command);
+    }
+
+    fn ask(&mut self, command: Command) {
+        let rights = if self.random.one_in(12) { Rights::NONE } else { Rights::ALL };
+        let source = if self.random.one_in(2) { "one" } else { "two" };
+        let caller = Caller { id: ParticipantId(self.random.below(5)), source: source.into(), rights };
+        let ticket = Ticket(self.mint());
+        self.give(Input::Command { ticket, caller, command });
+    }
+
+    fn answer_something_owed(&mut self) {
+        if self.owed.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.owed.len() as u64) as usize;
+        let input = self.owed.remove(at);
+        // Providers and tools talk before they are done.
+        if let Input::Report { run, report } = &input {
+            match report {
+                Report::TurnDone | Report::Finished(_) => {
+                    let said = Report::Said("word ".into());
+                    self.give(Input::Report { run: run.clone(), report: said });
+                    if self.random.one_in(2) {
+                        let done = Report::SayingDone(MessageId::new("asst"));
+                        self.give(Input::Report { run: run.clone(), report: done });
+                    }
+                }
+                Report::Settled(settlement) => {
+                    let (call, stream) = (settlement.call.clone(), OutputStream::Out);
+                    let output = Report::Output { call, stream, text: "o".into() };
+                    self.give(Input::Report { run: run.clone(), report: output });
+                }
+                _ => {}
+            }
+        }
+        self.give(input);
+    }
+
+    /// A provider of another run, or one that does not know when to stop.
+    fn say_something_foreign(&mut self) {
+        let run = self.some_run().unwrap_or_else(|| RunId::new("run-unknown"));
+        let report = match self.random.below(5) {
+            0 => Report::Said("late".into()),
+            1 => Report::Stopped { left: None },
+            2 => Report::Finished(Box::new(finish(Outcome::Success))),
+            3 => Report::TurnDone,
+            _ => Report::Settled(Box::new(settlement(
+                CallId::new("call-unknown"),
+                Purpose::Work,
+                Ending::Done,
+            ))),
+        };
+        // A stop is only reported when one was ordered.
+        let unordered = matches!(report, Report::Stopped { .. }) && !self.ended.contains(&run);
+        let active = self.live.state().run.as_ref().is_some_and(|active| active.id == run);
+        if !unordered && !active {
+            self.give(Input::Report { run, report });
+        }
+    }
+
+    /// The daemon dies and comes back: only what was persisted and reserved is left.
+    fn crash(&mut self) {
+        let unsettled: Vec<_> = match &self.shadow.run {
+            Some(run) => run.calls.values().map(|call| call.intention.call.clone()).collect(),
+            None => Vec::new(),
+        };
+        let whole = Session::restore(LIMITS, State::default(), &self.journal, self.reserved, Seq::ZERO);
+        let (at, checkpoint) =
+            self.checkpoints[self.random.below(self.checkpoints.len() as u64) as usize].clone();
+        let tailed = Session::restore(LIMITS, checkpoint, &self.journal[at..], self.reserved, Seq::ZERO);
+        assert_eq!(
+            whole.state(),
+            tailed.state(),
+            "seed {} tick {}: checkpoint differs",
+            self.seed,
+            self.tick
+        );
+        assert_eq!(
+            whole.state(),
+            self.live.state(),
+            "seed {} tick {}: restore differs",
+            self.seed,
+            self.tick
+        );
+        self.live = whole;
+        self.owed.clear();
+        let gates =
+            (0..self.live.unknown_calls()).map(|_| GateId::new(format!("gate-{}", self.mint()))).collect();
+        let before = self.executed.clone();
+        self.give(Input::Recovered { gates });
+        for call in unsettled {
+            let started = self.journal.iter().any(
+                |event| matches!(&event.kind, EventKind::CallStarted { call: known, .. } if *known == call),
+            );
+            if started && before.contains_key(&call) {
+                assert_eq!(
+                    before.get(&call),
+                    self.executed.get(&call),
+                    "seed {}: {call} was rerun",
+                    self.seed
+                );
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        self.tick += 1;
+        let is_command = matches!(input, Input::Command { .. });
+        let what = format!("seed {} tick {}: {input:?}", self.seed, self.tick);
+        let effects = self.live.apply(input, self.now);
+        let replies = effects.iter().filter(|effect| matches!(effect, Effect::Reply(..))).count();
+        assert_eq!(replies, usize::from(is_command), "exactly one reply a command, {what}");
+        let (mut persisted, mut shown) = (Vec::new(), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Persist(event) => {
+                    persisted.push(event.seq);
+                    self.persist(event, &what);
+                }
+                Effect::Show(seq) => {
+                    assert!(persisted.contains(&seq), "shown before it was kept: {seq}, {what}");
+                    shown.push(seq);
+                }
+                Effect::Reply(..) => assert!(shown.is_empty(), "an event came before the answer, {what}"),
+                Effect::Reserve(end) => self.reserved = self.reserved.max(end),
+                Effect::ShowTo(_, private) => self.number(private_seq(&private), &what),
+                Effect::Subscribe { after, .. } => {
+                    assert!(after <= self.live.issued(), "fed from the future, {what}")
+                }
+                Effect::Unsubscribe(_) => {}
+                Effect::Checkpoint(at) => {
+                    assert_eq!(at, self.shadow.last_seq, "a checkpoint out of place, {what}");
+                    self.checkpoints.push((self.journal.len(), self.shadow.clone()));
+                }
+                other => self.owe(other, &what),
+            }
+        }
+        assert_eq!(persisted, shown, "kept and shown are not the same, {what}");
+        self.check(&what);
+    }
+
+    fn check(&self, what: &str) {
+        let state = self.live.state();
+        assert_eq!(*state, self.shadow, "the journal does not make the state, {what}");
+        assert!(state.run.is_some() || state.gates.is_empty(), "a gate outlived its run, {what}");
+        for gate in state.gates.values() {
+            let calls = state.run.as_ref().map(|run| &run.calls);
+            assert!(
+                calls.is_some_and(|calls| calls.contains_key(&gate.question.call)),
+                "a gate without call, {what}"
+            );
+            assert!(gate.question.expires > self.now, "an expired gate is open, {what}");
+        }
+        assert!(state.queue.len() <= LIMITS.queue, "{what}");
+        assert!(state.settled_gates.len() <= LIMITS.settled_gates, "{what}");
+        assert!(state.last_text.len() <= 2 * LIMITS.text_tail, "{what}");
+        assert!(
+            state.ledger.len() <= LIMITS.ledger + LIMITS.queue + 1 + LIMITS.steers,
+            "the ledger grows, {what}"
+        );
+    }
+
+    fn persist(&mut self, event: Event, what: &str) {
+        self.number(event.seq, what);
+        if let Some(run) = &event.run {
+            assert!(!self.ended.contains(run), "an event of an ended run, {what}");
+            if matches!(event.kind, EventKind::RunEnded(_)) {
+                self.ended.insert(run.clone());
+            }
+        }
+        match &event.kind {
+            EventKind::GateOpened(question) => self.gates.push(question.gate.clone()),
+            EventKind::RunStarted(_) => {
+                assert!(self.shadow.run.is_none(), "two runs at once, {what}");
+                self.runs.extend(event.run.clone());
+            }
+            EventKind::CallIntended(intention) => {
+                self.allowed.insert(intention.call.clone(), 1);
+            }
+            EventKind::GateSettled(verdict) if verdict.choice.as_deref() == Some("run_again") => {
+                let gate = self.shadow.gates.get(&verdict.gate).map(|gate| gate.question.call.clone());
+                if let Some(call) = gate {
+                    *self.allowed.entry(call).or_default() += 1;
+                }
+            }
+            _ => {}
+        }
+        self.shadow.fold(&event, &LIMITS);
+        self.journal.push(event);
+    }
+
+    fn number(&mut self, seq: Seq, what: &str) {
+        assert!(seq > self.newest, "seq does not rise, {what}");
+        assert!(seq <= self.reserved, "an unreserved number, {what}");
+        self.newest = seq;
+    }
+
+    /// What the outside world will report for an effect.
+    fn owe(&mut self, effect: Effect, what: &str) {
+        let (run, report) = match effect {
+            Effect::Turn(turn) => (turn.run.clone(), self.provider_answer()),
+            Effect::Check { run, index, criterion: _ } => {
+                (run, Report::Call(Box::new(self.call(Purpose::Check(index)))))
+            }
+            Effect::Execute { run, intention } => {
+                let times = self.executed.entry(intention.call.clone()).or_default();
+                *times += 1;
+                assert!(*times <= self.allowed[&intention.call], "executed without being asked to, {what}");
+                let ending = if self.random.one_in(3) { Ending::Failed } else { Ending::Done };
+                (
+                    run,
+                    Report::Settled(Box::new(settlement(intention.call.clone(), intention.purpose, ending))),
+                )
+            }
+            Effect::Stop(run) => {
+                let left = self.random.one_in(9).then(|| "pid 1".to_owned());
+                (run, Report::Stopped { left })
+            }
+            other => panic!("unexpected {other:?}, {what}"),
+        };
+        if let Report::Call(_) = &report {
+            self.owed.push(Input::Report { run: run.clone(), report: Report::TurnDone });
+        }
+        self.owed.push(Input::Report { run, report });
+    }
+
+    fn provider_answer(&mut self) -> Report {
+        match self.random.below(6) {
+            0 => Report::TurnDone,
+            1 => Report::Finished(Box::new(finish(Outcome::Failed))),
+            2 => Report::Finished(Box::new(finish(Outcome::Success))),
+            _ => Report::Call(Box::new(self.call(Purpose::Work))),
+        }
+    }
+
+    fn call(&mut self, purpose: Purpose) -> CallRequest {
+        let call = CallId::new(format!("call-{}", self.mint()));
+        let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| Ask {
+            gate: GateId::new(format!("gate-{}", self.mint())),
+            kind: "exec".into(),
+            title: "t".into(),
+            summary: "s".into(),
+            details: Json::new("{}"),
+            needed: 1 + self.random.below(2) as u32,
+        });
+        let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
+        CallRequest { intention, ask }
+    }
+
+    fn prompt(&mut self) -> Prompt {
+        let criterion = Criterion { id: "c".into(), check: "true".into(), exit_code: 0, description: None };
+        Prompt {
+            run: RunId::new(format!("run-{}", self.mint())),
+            message: self.message(),
+            text: "do it".into(),
+            criteria: vec![criterion; self.random.below(3) as usize],
+            time_limit: self.random.one_in(4).then_some(40),
+            fingerprint: Fingerprint(u128::from(self.random.below(2))),
+        }
+    }
+
+    fn message(&mut self) -> MessageId {
+        MessageId::new(format!("msg-{}", self.random.below(9)))
+    }
+
+    fn vote(&mut self) -> Decide {
+        let open: Vec<_> = self.live.state().gates.keys().cloned().collect();
+        let gates = if self.random.one_in(4) { &self.gates } else { &open };
+        let gate = self.random.pick(gates).cloned().unwrap_or_else(|| GateId::new("gate-unknown"));
+        let choice =
+            self.random.pick(&["run_again", "skip", "stop", "other"]).map(|choice| (*choice).to_owned());
+        Decide {
+            gate,
+            run: if self.random.one_in(3) { self.some_run() } else { None },
+            decision: if self.random.one_in(3) { Decision::Deny } else { Decision::Approve },
+            choice: if self.random.one_in(2) { choice } else { None },
+            comment: None,
+        }
+    }
+
+    fn some_run(&mut self) -> Option<RunId> {
+        self.random.pick(&self.runs).cloned()
+    }
+
+    fn mint(&mut self) -> u64 {
+        self.minted += 1;
+        self.minted
+    }
+}
+
+fn private_seq(private: &pushd::kernel::command::Private) -> Seq {
+    use pushd::kernel::command::Private;
+    match private {
+        Private::Gap { seq, .. } | Private::Snapshot { seq, .. } => *seq,
+    }
+}
+
+fn finish(outcome: Outcome) -> Finish {
+    Finish { outcome, reason: None, summary: "over".into(), fault: None }
+}
+
+fn settlement(call: CallId, purpose: Purpose, ending: Ending) -> Settlement {
+    Settlement {
+        call,
+        tool: "tool".into(),
+        purpose,
+        millis: 1,
+        ending,
+        exit_code: Some(i32::from(ending == Ending::Failed)),
+        text: String::new(),
+        fault: None,
+    }
+}

@@ -1,0 +1,363 @@
+//! Events of every kind, made from a seed.
+#![allow(dead_code, reason = "not every test uses everything")]
+
+use pushd::kernel::event::{
+    CheckResult, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention, Message, Opening,
+    Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Verdict,
+};
+use pushd::kernel::id::{Fingerprint, Json, Seq};
+use pushd::kernel::time::Now;
+
+/// How many kinds of events there are.
+pub(crate) const KINDS: u64 = 23;
+
+/// How far a made event may be from what the kernel decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Whatever the types allow: empty names, events without a run, numbers up to the last.
+    Anything,
+    /// What may be shown to a client.
+    Shown,
+}
+
+/// A source of events.
+pub(crate) struct Events {
+    state: u64,
+    shape: Shape,
+}
+
+impl Events {
+    /// Starts from a seed.
+    pub(crate) const fn new(seed: u64, shape: Shape) -> Self {
+        Self { state: seed, shape }
+    }
+
+    /// Makes an event of one kind, counted from zero.
+    pub(crate) fn event(&mut self, kind: u64) -> Event {
+        let kind = self.kind(kind % KINDS);
+        let run = match self.shape {
+            Shape::Anything => self.maybe(Self::name),
+            Shape::Shown => in_a_run(&kind).then(|| self.name()),
+        };
+        Event { seq: Seq::new(self.wide().max(1)), at: Now(self.wide()), run: run.map(Into::into), kind }
+    }
+
+    /// Makes a question.
+    pub(crate) fn question(&mut self) -> Question {
+        let choices = self.below(3);
+        Question {
+            gate: self.name().into(),
+            call: self.name().into(),
+            kind: self.name(),
+            title: self.text(),
+            summary: self.text(),
+            details: self.object(),
+            choices: (0..choices).map(|_| self.name()).collect(),
+            needed: match self.shape {
+                Shape::Anything => self.narrow(),
+                Shape::Shown => 1 + self.narrow() % 3,
+            },
+            expires: Now(self.wide()),
+        }
+    }
+
+    /// Makes an opening.
+    pub(crate) fn opening(&mut self) -> Opening {
+        Opening {
+            mode: self.name(),
+            provider: self.name(),
+            model: self.maybe(Self::name),
+            sandbox: self.name(),
+            cwd: self.name(),
+            repo: self.maybe(Self::object),
+            metadata: self.maybe(Self::object),
+            name: self.maybe(Self::name),
+        }
+    }
+
+    /// Makes a number below a bound.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.wide_bits() % bound
+    }
+
+    /// Makes a text that may be empty and may contain anything.
+    pub(crate) fn text(&mut self) -> String {
+        const PIECES: [&str; 16] = [
+            "",
+            "plain words",
+            "\"",
+            "\\",
+            "\n",
+            "\r\n",
+            "\t",
+            "\u{0}",
+            "\u{1f}",
+            "\u{7f}",
+            "ä",
+            "\u{2028}",
+            "🦀",
+            "\u{10ffff}",
+            "}",
+            "\",\"choices\":[",
+        ];
+        (0..self.below(5)).map(|_| PIECES[self.below(16) as usize]).collect()
+    }
+
+    /// Makes a text that says something, where that is needed.
+    pub(crate) fn name(&mut self) -> String {
+        match self.shape {
+            Shape::Anything => self.text(),
+            Shape::Shown => format!("{}x", self.text()),
+        }
+    }
+
+    /// Makes a JSON object, compact, with its fields in any order.
+    pub(crate) fn object(&mut self) -> Json {
+        Json::new(self.object_text(2))
+    }
+
+    /// Makes something or nothing.
+    pub(crate) fn maybe<T>(&mut self, make: fn(&mut Self) -> T) -> Option<T> {
+        (self.below(2) == 0).then(|| make(self))
+    }
+
+    fn kind(&mut self, kind: u64) -> EventKind {
+        match kind {
+            0 => EventKind::SessionOpened(Box::new(self.opening())),
+            1 => EventKind::SessionRenamed { name: self.name() },
+            2 => EventKind::SessionEnded { by: self.name() },
+            3 => EventKind::RunStarted(Box::new(self.message())),
+            4 => EventKind::MessageQueued(Box::new(QueuedMessage {
+                run: self.name().into(),
+                message: self.message(),
+            })),
+            5 => EventKind::MessageUnqueued { message: self.name().into(), by: self.name() },
+            6 => EventKind::Steered(Box::new(Steering {
+                message: self.name().into(),
+                text: self.text(),
+                fingerprint: self.fingerprint(),
+                by: self.name(),
+            })),
+            7 => {
+                EventKind::Status { source: self.text(), phase: self.text(), detail: self.maybe(Self::text) }
+            }
+            8 => EventKind::Thought { text: self.text() },
+            9 => EventKind::Said { text: self.text() },
+            10 => EventKind::SayingDone { message: self.name().into() },
+            11 => EventKind::CallIntended(Box::new(self.intention())),
+            12 => EventKind::CallStarted { call: self.name().into(), tool: self.text() },
+            13 => EventKind::CallOutput {
+                call: self.name().into(),
+                stream: self.pick([OutputStream::Out, OutputStream::Err]),
+                text: self.text(),
+            },
+            14 => EventKind::CallSettled(Box::new(self.settlement())),
+            15 => EventKind::GateOpened(Box::new(self.question())),
+            16 => {
+                EventKind::GateVoted { gate: self.name().into(), decision: self.decision(), by: self.name() }
+            }
+            17 => EventKind::GateSettled(Box::new(Verdict {
+                gate: self.name().into(),
+                decision: self.decision(),
+                choice: self.maybe(Self::name),
+                by: self.name(),
+                comment: self.maybe(Self::text),
+            })),
+            18 => {
+                EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) }
+            }
+            19 => self.failed(),
+            20 => EventKind::Stopping { outcome: self.outcome(), reason: self.text(), by: self.name() },
+            21 => EventKind::RunRecovered {
+                found: self.pick([Found::Working, Found::Waiting, Found::Unknown, Found::Stopping]),
+            },
+            _ => EventKind::RunEnded(Box::new(self.report())),
+        }
+    }
+
+    fn message(&mut self) -> Message {
+        let criteria = self.below(3);
+        Message {
+            message: self.name().into(),
+            text: self.text(),
+            criteria: (0..criteria).map(|_| self.criterion()).collect(),
+            time_limit: self.maybe(Self::wide),
+            fingerprint: self.fingerprint(),
+            by: self.name(),
+        }
+    }
+
+    fn criterion(&mut self) -> Criterion {
+        Criterion {
+            id: self.name(),
+            check: self.name(),
+            exit_code: self.exit_code(),
+            description: self.maybe(Self::text),
+        }
+    }
+
+    fn intention(&mut self) -> Intention {
+        let args = match self.shape {
+            Shape::Anything => Json::new(self.value_text(2)),
+            Shape::Shown => self.object(),
+        };
+        Intention { call: self.name().into(), tool: self.name(), args, purpose: self.purpose() }
+    }
+
+    fn settlement(&mut self) -> Settlement {
+        Settlement {
+            call: self.name().into(),
+            tool: self.name(),
+            purpose: self.purpose(),
+            millis: self.wide(),
+            ending: self.pick([Ending::Done, Ending::Failed, Ending::Skipped, Ending::Cut]),
+            exit_code: self.maybe(Self::exit_code),
+            text: self.text(),
+            fault: self.maybe(Self::fault),
+        }
+    }
+
+    fn fault(&mut self) -> Fault {
+        Fault {
+            kind: self.name(),
+            retryable: self.below(2) == 0,
+            message: self.text(),
+            detail: self.maybe(Self::text),
+        }
+    }
+
+    fn failed(&mut self) -> EventKind {
+        EventKind::Failed {
+            code: self.name(),
+            message: self.text(),
+            retryable: self.below(2) == 0,
+            detail: self.maybe(Self::text),
+        }
+    }
+
+    fn report(&mut self) -> RunReport {
+        let outcome = self.outcome();
+        let checks = self.below(3);
+        RunReport {
+            outcome,
+            reason: self.maybe(Self::name),
+            summary: self.text(),
+            checks: (0..checks).map(|_| self.check_result()).collect(),
+            checks_asked: self.narrow(),
+            exit_code: match (self.shape, outcome) {
+                (Shape::Anything, _) => self.below(256) as u8,
+                (Shape::Shown, Outcome::Success) => 0,
+                (Shape::Shown, Outcome::Failed) => self.pick([1, 4]),
+                (Shape::Shown, Outcome::Cancelled) => 2,
+                (Shape::Shown, Outcome::Denied) => 3,
+            },
+        }
+    }
+
+    fn check_result(&mut self) -> CheckResult {
+        CheckResult {
+            id: self.name(),
+            passed: self.below(2) == 0,
+            exit_code: self.maybe(Self::exit_code),
+            output: self.text(),
+        }
+    }
+
+    fn purpose(&mut self) -> Purpose {
+        if self.below(2) == 0 { Purpose::Work } else { Purpose::Check(self.narrow()) }
+    }
+
+    fn decision(&mut self) -> Decision {
+        self.pick([Decision::Approve, Decision::Deny])
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        self.pick([Outcome::Success, Outcome::Failed, Outcome::Cancelled, Outcome::Denied])
+    }
+
+    fn fingerprint(&mut self) -> Fingerprint {
+        let high = self.wide();
+        Fingerprint(u128::from(high) << 64 | u128::from(self.wide()))
+    }
+
+    fn exit_code(&mut self) -> i32 {
+        let some = self.wide_bits() as i32;
+        self.pick([0, 1, -1, i32::MIN, i32::MAX, some])
+    }
+
+    fn narrow(&mut self) -> u32 {
+        let some = self.wide_bits() as u32;
+        self.pick([0, 1, 2, u32::MAX, some])
+    }
+
+    fn wide(&mut self) -> u64 {
+        let some = self.wide_bits();
+        self.pick([0, 1, 1_760_000_000_000, u64::MAX, some])
+    }
+
+    fn pick<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
+        choices[self.below(N as u64) as usize]
+    }
+
+    fn object_text(&mut self, depth: u32) -> String {
+        let fields: Vec<String> = (0..self.below(4))
+            .map(|at| {
+                // Numbered from the back, so that the order of the fields is not the order of their names.
+                let name = quoted(&format!("{}{}", 9 - at, self.text()));
+                format!("{name}:{}", self.value_text(depth))
+            })
+            .collect();
+        format!("{{{}}}", fields.join(","))
+    }
+
+    fn value_text(&mut self, depth: u32) -> String {
+        const PLAIN: [&str; 7] =
+            ["null", "true", "-0.0", "1e2", "12345678901234567890123", "[]", "\"\\u00e4\\/\""];
+        match self.below(4) {
+            0 if depth > 0 => self.object_text(depth - 1),
+            1 if depth > 0 => format!("[{},{}]", self.value_text(depth - 1), self.value_text(depth - 1)),
+            2 => quoted(&self.text()),
+            _ => PLAIN[self.below(7) as usize].to_owned(),
+        }
+    }
+
+    /// The next 64 bits of a splitmix generator.
+    fn wide_bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn in_a_run(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. } => false,
+        EventKind::RunStarted(_)
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::CallSettled(_)
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::GateSettled(_)
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::Stopping { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::RunEnded(_) => true,
+    }
+}
