@@ -1,1 +1,201 @@
-//! To be written.
+//! The command line: one file a verb.
+//!
+//! Standard output carries the result and nothing else. What came from the daemon is made harmless before anybody
+//! looks at it. No verb decides how a run ended; it says what the daemon recorded.
+
+mod approval;
+mod approvals;
+mod approve;
+mod attach;
+mod cancel;
+mod console;
+mod context;
+mod daemon;
+mod end;
+mod exit;
+mod ids;
+mod input;
+mod log;
+mod message;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+mod overview;
+mod plain;
+mod queue;
+mod rename;
+mod report;
+mod run;
+mod send;
+mod sessions;
+mod show;
+mod steer;
+mod view;
+mod wait;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::console::{ColorChoice, Volume};
+use self::context::Context;
+use self::daemon::{DaemonArgs, DaemonVerb};
+use self::exit::{CliError, Exit};
+use crate::client::Announcement;
+
+/// What `push daemon run` hands to the daemon.
+#[derive(Debug)]
+pub struct Serve {
+    /// What is owed to the client that started it, if one did.
+    pub announcement: Option<Announcement>,
+}
+
+/// Runs coding agents and playbooks in sessions that survive everything.
+#[derive(Debug, Parser)]
+#[command(name = "push", version, max_term_width = 100, subcommand_required = false, after_help = EXAMPLES)]
+struct Args {
+    #[command(flatten)]
+    style: StyleArgs,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  push run '$ make test'          run one step and watch it
+  push sessions                   what there is
+  push attach @last               go on watching
+  push run --headless @plan.md    for scripts: the exit code says how it went
+
+Sessions may be named by any unique beginning of their id; @last is the latest.";
+
+#[derive(Debug, clap::Args)]
+struct StyleArgs {
+    /// When to use colours
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_possible_values = true,
+        help = "When to use colours: auto, always or never",
+        display_order = 900
+    )]
+    color: ColorChoice,
+    /// Say nothing beside the result and errors
+    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 901)]
+    quiet: bool,
+    /// Say more
+    #[arg(long, short, global = true, display_order = 902)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::RunArgs),
+    Attach(attach::AttachArgs),
+    Sessions(sessions::SessionsArgs),
+    Show(show::ShowArgs),
+    Log(log::LogArgs),
+    Send(send::SendArgs),
+    Steer(steer::SteerArgs),
+    Queue(queue::QueueArgs),
+    Approvals(approvals::ApprovalsArgs),
+    Approve(approve::ApproveArgs),
+    Deny(approve::DenyArgs),
+    Cancel(cancel::CancelArgs),
+    Wait(wait::WaitArgs),
+    Rename(rename::RenameArgs),
+    End(end::EndArgs),
+    Daemon(DaemonArgs),
+}
+
+/// Does what the command line says; `serve` is the daemon itself, for `push daemon run`.
+pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misunderstood(&error),
+    };
+    if let Some(Verb::Daemon(DaemonArgs { verb: DaemonVerb::Run(run) })) = &args.verb {
+        return serve(run.serve());
+    }
+    let mut context = Context::new(args.style.color, args.style.volume());
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            context.console.error(&format!("cannot begin: {error}"));
+            return Exit::FAILURE.into();
+        }
+    };
+    let outcome = runtime.block_on(dispatch(args.verb, &mut context));
+    // A thread may wait for a line that nobody will type.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => explain(&error, &mut context).into(),
+    }
+}
+
+async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, CliError> {
+    match verb {
+        None => overview::run(context).await,
+        Some(Verb::Run(args)) => run::run(args, context).await,
+        Some(Verb::Attach(args)) => attach::run(args, context).await,
+        Some(Verb::Sessions(args)) => sessions::run(args, context).await,
+        Some(Verb::Show(args)) => show::run(args, context).await,
+        Some(Verb::Log(args)) => log::run(args, context).await,
+        Some(Verb::Send(args)) => send::run(args, context).await,
+        Some(Verb::Steer(args)) => steer::run(args, context).await,
+        Some(Verb::Queue(args)) => queue::run(args, context).await,
+        Some(Verb::Approvals(args)) => approvals::run(args, context).await,
+        Some(Verb::Approve(args)) => approve::approve(args, context).await,
+        Some(Verb::Deny(args)) => approve::deny(args, context).await,
+        Some(Verb::Cancel(args)) => cancel::run(args, context).await,
+        Some(Verb::Wait(args)) => wait::run(args, context).await,
+        Some(Verb::Rename(args)) => rename::run(args, context).await,
+        Some(Verb::End(args)) => end::run(args, context).await,
+        Some(Verb::Daemon(args)) => daemon::run(args, context).await,
+    }
+}
+
+/// Shows the help that was asked for, or what is wrong with the command line.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    // A reader who left does not need the help.
+    let _ = error.print();
+    if error.use_stderr() { Exit::USAGE.into() } else { Exit::SUCCESS.into() }
+}
+
+/// Says why it ends, with the causes and what could be done.
+fn explain(error: &CliError, context: &mut Context) -> Exit {
+    if !error.is_quiet() {
+        let mut words = plain::plain(&error.to_string());
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            words += &format!(": {}", plain::plain(&error.to_string()));
+            cause = error.source();
+        }
+        context.console.error(&words);
+        if let Some(hint) = error.hint() {
+            context.console.note(hint);
+        }
+    }
+    error.exit()
+}
+
+impl StyleArgs {
+    const fn volume(&self) -> Volume {
+        match (self.quiet, self.verbose) {
+            (true, _) => Volume::Quiet,
+            (false, true) => Volume::Verbose,
+            (false, false) => Volume::Normal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

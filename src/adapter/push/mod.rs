@@ -4,6 +4,7 @@
 //! still answered under its request id. The page of the protocol is `docs/protocols/push.md`, its schemas are in
 //! `schemas/`. The spelling of an event is also the spelling of the journal ([`record`]).
 
+pub mod client;
 pub mod decode;
 pub mod encode;
 pub mod error;

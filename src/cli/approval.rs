@@ -1,0 +1,242 @@
+//! Approvals as they are seen, asked about and answered.
+//!
+//! Pure: it follows which wait and turns what somebody types into a verdict.
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::plain::plain_line;
+use super::view::field;
+use crate::client::{Environment, Event, Request};
+
+/// What to do with approvals of a run that nobody watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Say no.
+    Deny,
+    /// Ask here, or wait for somebody elsewhere.
+    Ask,
+    /// Say yes.
+    All,
+}
+
+/// An approval that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Its session.
+    pub(crate) session: String,
+    /// Its run.
+    pub(crate) run: Option<String>,
+    /// Its id.
+    pub(crate) id: String,
+    /// What it is about.
+    pub(crate) summary: String,
+    /// More than two answers; empty for plain yes or no.
+    pub(crate) choices: Vec<String>,
+}
+
+impl Pending {
+    /// Reads an approval from what the daemon says of it.
+    pub(crate) fn read(session: &str, run: Option<&str>, payload: &Value) -> Self {
+        let choices = payload.pointer("/details/choices").and_then(Value::as_array);
+        Self {
+            session: session.to_owned(),
+            run: run.map(str::to_owned),
+            id: field(payload, "approvalId"),
+            summary: field(payload, "summary"),
+            choices: choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the question for somebody who types.
+    pub(crate) fn prompt(&self) -> String {
+        match self.choices.as_slice() {
+            [] => "go ahead? [y/n]".to_owned(),
+            choices => format!("which one? [{}]", plain_line(&choices.join("/"))),
+        }
+    }
+
+    /// Returns what a typed answer means; none when it means nothing.
+    pub(crate) fn verdict(&self, typed: &str) -> Option<Verdict> {
+        let typed = typed.trim().to_lowercase();
+        match typed.as_str() {
+            "" => None,
+            "y" | "yes" => Some(Verdict::Approve(None)),
+            "n" | "no" => Some(Verdict::Deny(None)),
+            _ => self.choice(&typed),
+        }
+    }
+
+    /// Returns the verdict that goes with one of the choices: the last one is the no, every other a yes.
+    pub(crate) fn choice(&self, typed: &str) -> Option<Verdict> {
+        let exact = self.choices.iter().position(|choice| choice == typed);
+        let mut beginning = (0..self.choices.len()).filter(|at| self.choices[*at].starts_with(typed));
+        let at = match (exact, beginning.next(), beginning.next()) {
+            (Some(at), _, _) | (None, Some(at), None) => at,
+            (None, _, _) => return None,
+        };
+        let choice = Some(self.choices[at].clone());
+        Some(if at + 1 == self.choices.len() { Verdict::Deny(choice) } else { Verdict::Approve(choice) })
+    }
+
+    /// Returns the request that settles it.
+    pub(crate) fn settle(
+        &self,
+        verdict: Verdict,
+        comment: Option<String>,
+        environment: &Environment,
+    ) -> Request {
+        let (decision, choice) = match verdict {
+            Verdict::Approve(choice) => ("approve", choice),
+            Verdict::Deny(choice) => ("deny", choice),
+        };
+        Request::submit_approval(&self.session, &self.id, decision)
+            .with_some("runId", self.run.clone())
+            .with_some("choice", choice)
+            .with_some("comment", comment)
+            .with_environment(environment)
+    }
+}
+
+/// What is answered, with a choice where there are more than two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Go ahead.
+    Approve(Option<String>),
+    /// Do not.
+    Deny(Option<String>),
+}
+
+/// Returns whether a refusal only says that the approval is settled: somebody was faster, or it is history.
+pub(crate) fn is_settled_already(code: Option<&str>) -> bool {
+    matches!(code, Some("APPROVAL_EXPIRED" | "APPROVAL_NOT_FOUND"))
+}
+
+/// The approvals of a session that wait, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    waiting: Vec<Pending>,
+}
+
+impl Board {
+    /// Follows one event, and returns the approval that it opened.
+    pub(crate) fn follow(&mut self, event: &Event) -> Option<&Pending> {
+        match event.kind.as_str() {
+            "approval_required" => self.open(&event.session, event.run.as_deref(), &event.payload),
+            "approval_received" => {
+                let id = event.text("approvalId");
+                self.waiting.retain(|pending| pending.id != id);
+                None
+            }
+            "run_complete" => {
+                self.waiting.retain(|pending| pending.run != event.run);
+                None
+            }
+            "session_snapshot" => {
+                self.waiting.clear();
+                let run = event.payload.get("activeRunId").and_then(Value::as_str);
+                let pending = event.payload.get("pendingApproval").filter(|pending| pending.is_object())?;
+                self.open(&event.session, run, pending)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the approval that has waited longest.
+    pub(crate) fn oldest(&self) -> Option<&Pending> {
+        self.waiting.first()
+    }
+
+    fn open(&mut self, session: &str, run: Option<&str>, payload: &Value) -> Option<&Pending> {
+        self.waiting.push(Pending::read(session, run, payload));
+        self.waiting.last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yes_and_no_are_understood_and_nothing_else() {
+        let pending = pending(&[]);
+        for typed in ["y", "Yes\n", " YES "] {
+            assert_eq!(pending.verdict(typed), Some(Verdict::Approve(None)));
+        }
+        for typed in ["n", "No"] {
+            assert_eq!(pending.verdict(typed), Some(Verdict::Deny(None)));
+        }
+        for typed in ["", "yep", "why?", "yes please"] {
+            assert_eq!(pending.verdict(typed), None, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_choice_may_be_shortened_and_the_last_one_is_the_no() {
+        let pending = pending(&["run_again", "skip", "stop"]);
+        assert_eq!(pending.verdict("r"), Some(Verdict::Approve(Some("run_again".into()))));
+        assert_eq!(pending.verdict("sk"), Some(Verdict::Approve(Some("skip".into()))));
+        assert_eq!(pending.verdict("stop"), Some(Verdict::Deny(Some("stop".into()))));
+        assert_eq!(pending.verdict("s"), None);
+        assert_eq!(pending.verdict("y"), Some(Verdict::Approve(None)));
+        assert_eq!(pending.prompt(), "which one? [run_again/skip/stop]");
+    }
+
+    #[test]
+    fn a_verdict_names_everything_and_only_what_was_said() {
+        let line = pending(&["a", "b"])
+            .settle(Verdict::Deny(Some("b".into())), None, &Environment::from([("L".into(), "C".into())]))
+            .line("r");
+        let request: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            request["payload"],
+            json!({"sessionId": "s", "runId": "r", "approvalId": "appr_1", "decision": "deny", "choice": "b",
+                "environment": {"L": "C"}})
+        );
+    }
+
+    #[test]
+    fn the_board_holds_what_waits() {
+        let mut board = Board::default();
+        let opened = board.follow(&event("approval_required", json!({"approvalId": "a", "summary": "x"})));
+        assert_eq!(opened.map(|pending| pending.id.as_str()), Some("a"));
+        board.follow(&event("approval_required", json!({"approvalId": "b"})));
+        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("a"));
+        board.follow(&event("approval_received", json!({"approvalId": "a", "decision": "deny"})));
+        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("b"));
+        board.follow(&event("run_complete", json!({"outcome": "denied"})));
+        assert_eq!(board.oldest(), None);
+    }
+
+    #[test]
+    fn a_snapshot_is_a_new_beginning() {
+        let mut board = Board::default();
+        board.follow(&event("approval_required", json!({"approvalId": "old"})));
+        board.follow(&event(
+            "session_snapshot",
+            json!({"activeRunId": "r", "pendingApproval": {"approvalId": "new"}}),
+        ));
+        assert_eq!(board.oldest().map(|pending| pending.id.as_str()), Some("new"));
+        board.follow(&event("session_snapshot", json!({"activeRunId": null, "pendingApproval": null})));
+        assert_eq!(board.oldest(), None);
+    }
+
+    fn pending(choices: &[&str]) -> Pending {
+        let payload = json!({"approvalId": "appr_1", "summary": "x", "details": {"choices": choices}});
+        Pending::read("s", Some("r"), &payload)
+    }
+
+    fn event(kind: &str, payload: Value) -> Event {
+        Event {
+            session: "s".into(),
+            run: Some("r".into()),
+            seq: 1,
+            at: 0,
+            kind: kind.into(),
+            payload,
+            line: String::new(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `push approve` and `push deny`: the word that an approval waits for.
+
+use serde_json::Value;
+
+use super::approval::{Pending, Verdict};
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::ids;
+use super::plain::plain_line;
+use super::view::field;
+use crate::client::Request;
+
+/// Approve what waits
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip"
+)]
+pub(crate) struct ApproveArgs {
+    /// The approval; may be left out when only one waits
+    id: Option<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+    /// Which of its choices, where there are more than two
+    #[arg(long, value_name = "CHOICE")]
+    choice: Option<String>,
+}
+
+/// Deny what waits
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  push deny                         the only one that waits\n  push deny appr_01H --comment 'not on a Friday'"
+)]
+pub(crate) struct DenyArgs {
+    /// The approval; may be left out when only one waits
+    id: Option<String>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+/// Approves.
+pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<Exit, CliError> {
+    settle(args.id, args.comment, context, |pending| match &args.choice {
+        None => Ok(Verdict::Approve(None)),
+        Some(choice) => pending.choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
+    })
+    .await
+}
+
+/// Denies.
+pub(crate) async fn deny(args: DenyArgs, context: &mut Context) -> Result<Exit, CliError> {
+    settle(args.id, args.comment, context, |_| Ok(Verdict::Deny(None))).await
+}
+
+async fn settle(
+    typed: Option<String>,
+    comment: Option<String>,
+    context: &mut Context,
+    verdict: impl FnOnce(&Pending) -> Result<Verdict, CliError>,
+) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let answer = client.ask(Request::list_approvals(None)).await?;
+    let pending = find(&answer["approvals"], typed.as_deref())?;
+    let verdict = verdict(&pending)?;
+    let word = match &verdict {
+        Verdict::Approve(_) => "approved",
+        Verdict::Deny(_) => "denied",
+    };
+    let request = pending.settle(verdict, comment, client.environment());
+    client.ask(request).await?;
+    context.console.line(&format!("{word} {}", plain_line(&pending.id)))?;
+    Ok(Exit::SUCCESS)
+}
+
+fn find(approvals: &Value, typed: Option<&str>) -> Result<Pending, CliError> {
+    let known = ids::column(approvals, "approvalId");
+    let id = match typed {
+        Some(typed) => ids::choose("waiting approval", "appr_", typed, &known)?,
+        None => ids::only("waiting approval", &known)?,
+    };
+    let items = approvals.as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = items.iter().find(|item| field(item, "approvalId") == id).unwrap_or(&Value::Null);
+    let run = found.get("runId").and_then(Value::as_str);
+    Ok(Pending::read(&field(found, "sessionId"), run, found))
+}
+
+fn no_such_choice(pending: &Pending, choice: &str) -> CliError {
+    let choices = plain_line(&pending.choices.join(", "));
+    CliError::Usage(if choices.is_empty() {
+        format!("this approval has no choices, so not {choice:?} either")
+    } else {
+        format!("{choice:?} is none of {choices}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_approval_is_found_by_its_beginning_or_by_being_alone() {
+        let two = json!([
+            {"sessionId": "s1", "runId": "r1", "approvalId": "appr_01A", "summary": "a", "details": {}},
+            {"sessionId": "s2", "runId": "r2", "approvalId": "appr_01B", "summary": "b", "details": {"choices": ["x", "y"]}},
+        ]);
+        let found = find(&two, Some("01B")).unwrap();
+        assert_eq!((found.session.as_str(), found.run.as_deref()), ("s2", Some("r2")));
+        assert_eq!(found.choices, ["x", "y"]);
+        assert!(find(&two, None).is_err());
+        assert!(find(&two, Some("appr_01")).is_err());
+        assert!(find(&json!([]), None).is_err());
+        let one = json!([two[0]]);
+        assert_eq!(find(&one, None).unwrap().id, "appr_01A");
+    }
+}

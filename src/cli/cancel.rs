@@ -1,0 +1,23 @@
+//! `push cancel`: stops the active run.
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::ids;
+use crate::client::Request;
+
+/// Stop the run that is active in a session
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  push cancel @last\n  push cancel @last && push wait @last")]
+pub(crate) struct CancelArgs {
+    /// The session
+    session: String,
+}
+
+/// Cancels the active run.
+pub(crate) async fn run(args: CancelArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    client.ask(Request::cancel_run(&session, None)).await?;
+    context.console.note("cancelling");
+    Ok(Exit::SUCCESS)
+}

@@ -1,0 +1,290 @@
+//! Where words go: results to standard output, everything else to standard error.
+//!
+//! It writes no foreign text that has not been made harmless: callers hand in what `plain` or a JSON writer made.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What a piece of text means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Something to look at first.
+    Strong,
+    /// Something to look at last.
+    Faint,
+    /// It went well.
+    Good,
+    /// It went wrong.
+    Bad,
+    /// It needs somebody.
+    Attention,
+}
+
+/// Whether styles become colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Palette {
+    /// They do.
+    Colored,
+    /// They do not.
+    Plain,
+}
+
+impl Palette {
+    /// Returns `text` in its style; it must be harmless.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let code = match (self, style) {
+            (Self::Plain, _) => return text.to_owned(),
+            (Self::Colored, Style::Strong) => "1",
+            (Self::Colored, Style::Faint) => "2",
+            (Self::Colored, Style::Good) => "32",
+            (Self::Colored, Style::Bad) => "31",
+            (Self::Colored, Style::Attention) => "33",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn new(choice: ColorChoice, terminal: bool, no_color: bool) -> Self {
+        let colored = match choice {
+            ColorChoice::Auto => terminal && !no_color,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        };
+        if colored { Self::Colored } else { Self::Plain }
+    }
+}
+
+/// How much is said beside the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Volume {
+    /// Errors alone.
+    Quiet,
+    /// What most people want to know.
+    Normal,
+    /// Everything.
+    Verbose,
+}
+
+/// The three standard streams.
+pub(crate) struct Console {
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    /// Whether somebody types.
+    pub(crate) input_is_terminal: bool,
+    /// Whether somebody looks at standard error.
+    notes: bool,
+    /// How standard output is painted.
+    pub(crate) palette: Palette,
+    /// How much is said.
+    pub(crate) volume: Volume,
+}
+
+impl Console {
+    /// Takes the streams of the process.
+    pub(crate) fn standard(color: ColorChoice, volume: Volume) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            palette: Palette::new(color, io::stdout().is_terminal(), no_color),
+            input_is_terminal: io::stdin().is_terminal(),
+            notes: io::stderr().is_terminal(),
+            out: Box::new(io::stdout()),
+            err: Box::new(io::stderr()),
+            volume,
+        }
+    }
+
+    /// Writes a piece of the result.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Writes a line of the result.
+    pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.text(&format!("{line}\n"))
+    }
+
+    /// Writes a result for programs, on one line.
+    pub(crate) fn json(&mut self, value: &Value) -> io::Result<()> {
+        self.line(&ascii_controls(&value.to_string()))
+    }
+
+    /// Writes a line of the daemon as it came.
+    pub(crate) fn raw_json(&mut self, line: &str) -> io::Result<()> {
+        self.line(&ascii_controls(line))
+    }
+
+    /// Says something beside the result, if somebody looks.
+    pub(crate) fn note(&mut self, text: &str) {
+        if self.notes && self.volume >= Volume::Normal {
+            self.complain(text);
+        }
+    }
+
+    /// Says something beside the result to somebody who wants to know everything.
+    pub(crate) fn detail(&mut self, text: &str) {
+        if self.volume >= Volume::Verbose {
+            self.complain(text);
+        }
+    }
+
+    /// Says something that should not be missed.
+    pub(crate) fn warn(&mut self, text: &str) {
+        if self.volume >= Volume::Normal {
+            self.complain(&format!("push: {text}"));
+        }
+    }
+
+    /// Asks something, on the same line as the answer.
+    pub(crate) fn ask(&mut self, text: &str) {
+        let _ = write!(self.err, "{text} ").and_then(|()| self.err.flush());
+    }
+
+    /// Says why it ends.
+    pub(crate) fn error(&mut self, text: &str) {
+        self.complain(&format!("push: {text}"));
+    }
+
+    // When standard error is gone there is nobody left to be told.
+    fn complain(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}").and_then(|()| self.err.flush());
+    }
+}
+
+/// Returns JSON in which no character controls a terminal: JSON itself escapes only the first 32.
+fn ascii_controls(json: &str) -> String {
+    if !json.contains(|c: char| c.is_control()) {
+        return json.to_owned();
+    }
+    json.chars().fold(String::with_capacity(json.len() + 16), |mut safe, c| {
+        if c.is_control() {
+            safe.push_str(&format!("\\u{:04x}", u32::from(c)))
+        } else {
+            safe.push(c)
+        }
+        safe
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A console whose words can be read.
+
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What was written to one stream.
+    #[derive(Debug, Clone, Default)]
+    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        /// Returns all of it.
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A stream whose reader has gone.
+    #[derive(Debug)]
+    pub(crate) struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    /// Makes a console with what it will have written to standard output and standard error.
+    pub(crate) fn console(out: impl Write + Send + 'static) -> (Console, Written) {
+        let err = Written::default();
+        let console = Console {
+            out: Box::new(out),
+            err: Box::new(err.clone()),
+            input_is_terminal: false,
+            notes: true,
+            palette: Palette::Plain,
+            volume: Volume::Normal,
+        };
+        (console, err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::testing::{Written, console};
+    use super::*;
+
+    #[test]
+    fn results_go_out_and_notes_go_to_whoever_looks() {
+        let out = Written::default();
+        let (mut console, err) = console(out.clone());
+        console.line("result").unwrap();
+        console.note("seen");
+        console.notes = false;
+        console.note("unseen");
+        console.detail("too much");
+        console.warn("look");
+        console.volume = Volume::Quiet;
+        console.warn("unsaid");
+        console.error("bad");
+        assert_eq!(out.text(), "result\n");
+        assert_eq!(err.text(), "seen\npush: look\npush: bad\n");
+    }
+
+    #[test]
+    fn json_leaves_no_control_character_bare() {
+        let out = Written::default();
+        let (mut console, _) = console(out.clone());
+        console.json(&json!({"a": "\u{9b}31m\u{1b}[0m\u{7f}"})).unwrap();
+        assert_eq!(out.text(), "{\"a\":\"\\u009b31m\\u001b[0m\\u007f\"}\n");
+        assert_eq!(serde_json::from_str::<Value>(&out.text()).unwrap()["a"], "\u{9b}31m\u{1b}[0m\u{7f}");
+    }
+
+    #[test]
+    fn colours_follow_the_flag_then_the_variable_then_the_terminal() {
+        use ColorChoice::{Always, Auto, Never};
+        for (choice, terminal, no_color, palette) in [
+            (Auto, true, false, Palette::Colored),
+            (Auto, true, true, Palette::Plain),
+            (Auto, false, false, Palette::Plain),
+            (Always, false, true, Palette::Colored),
+            (Never, true, false, Palette::Plain),
+        ] {
+            assert_eq!(Palette::new(choice, terminal, no_color), palette, "{choice:?} {terminal} {no_color}");
+        }
+    }
+}

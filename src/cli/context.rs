@@ -1,0 +1,92 @@
+//! What every verb has at hand: the console, the places, and a way to the daemon.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::console::{ColorChoice, Console, Volume};
+use super::exit::CliError;
+use super::plain::plain_line;
+use super::view::{Echo, Thoughts, View};
+use crate::client::{self, AskError, Client, Launch, Missing, Notice, Settings, Unreachable};
+use crate::config::paths::Paths;
+
+/// How long a lost connection is sought.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What every verb has at hand.
+pub(crate) struct Context {
+    /// Where words go.
+    pub(crate) console: Console,
+    color: ColorChoice,
+}
+
+impl Context {
+    /// Takes the streams of the process.
+    pub(crate) fn new(color: ColorChoice, volume: Volume) -> Self {
+        Self { console: Console::standard(color, volume), color }
+    }
+
+    /// Connects to the daemon and starts it when there is none.
+    pub(crate) async fn client(&self) -> Result<Client, CliError> {
+        self.connect(start_this_program()?).await
+    }
+
+    /// Connects to the daemon if there is one.
+    pub(crate) async fn client_if_running(&self) -> Result<Client, CliError> {
+        self.connect(Missing::Leave).await
+    }
+
+    /// Returns where things are.
+    pub(crate) fn paths(&self) -> Result<Paths, CliError> {
+        Ok(Paths::from_environment(&|name| std::env::var_os(name))?)
+    }
+
+    /// Returns a view for people.
+    pub(crate) fn view(&self, echo: Echo) -> View {
+        let thoughts =
+            if self.console.volume == Volume::Verbose { Thoughts::Shown } else { Thoughts::Hidden };
+        View::new(self.console.palette, echo, thoughts)
+    }
+
+    async fn connect(&self, missing: Missing) -> Result<Client, CliError> {
+        // The connection speaks up at any time, also while a verb holds the console.
+        let mut notes = Console::standard(self.color, self.console.volume);
+        Ok(Client::open(Settings {
+            address: client::address(&self.paths()?),
+            missing,
+            version: env!("CARGO_PKG_VERSION"),
+            environment: client::collect_environment(std::env::vars_os()),
+            patience: PATIENCE,
+            notices: Box::new(move |notice| tell(&mut notes, notice)),
+        })
+        .await?)
+    }
+}
+
+/// Returns the way to start a daemon: it is inside this program.
+pub(crate) fn start_this_program() -> Result<Missing, CliError> {
+    let launch = Launch::this_program().map_err(|source| {
+        AskError::from(Unreachable::Spawn {
+            program: std::env::args_os().next().unwrap_or_default().into(),
+            source,
+        })
+    })?;
+    Ok(Missing::Start(launch))
+}
+
+/// Returns the time in milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn tell(console: &mut Console, notice: Notice) {
+    match notice {
+        Notice::Starting => console.note("starting pushd"),
+        Notice::OtherVersion { client, daemon } => console.warn(&format!(
+            "pushd is version {}, this is {client}; `push daemon restart` makes them one",
+            plain_line(&daemon)
+        )),
+        Notice::Lost => console.note("the connection to pushd broke; getting it back"),
+        Notice::Back => console.note("connected again; nothing is lost"),
+    }
+}

@@ -1,0 +1,22 @@
+//! `push daemon start`: a daemon in the background.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::cli::context::Context;
+use crate::cli::exit::{CliError, Exit};
+use crate::client::Request;
+
+/// Start the daemon in the background, if it does not run
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  push daemon start")]
+pub(crate) struct StartArgs {}
+
+/// Starts the daemon.
+pub(super) async fn run(_args: StartArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let metrics = client.ask(Request::metrics()).await?;
+    let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
+    context.console.note(&format!("pushd runs (pid {pid})"));
+    Ok(Exit::SUCCESS)
+}

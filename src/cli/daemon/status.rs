@@ -1,0 +1,105 @@
+//! `push daemon status`: how the daemon is.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::exit::{CliError, Exit};
+use crate::cli::plain::plain_line;
+use crate::cli::view::duration;
+use crate::client::Request;
+
+/// Show whether the daemon runs and how it is; 69 when it does not
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  push daemon status\n  push daemon status --json | jq .pid")]
+pub(crate) struct StatusArgs {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows how the daemon is; starts none.
+pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = match context.client_if_running().await {
+        Ok(client) => client,
+        Err(error) if error.is_not_running() => {
+            if args.json {
+                context.console.json(&json!({"running": false}))?;
+            } else {
+                context.console.line("pushd is not running")?;
+            }
+            return Ok(Exit::UNAVAILABLE);
+        }
+        Err(error) => return Err(error),
+    };
+    let metrics = client.ask(Request::metrics()).await?;
+    if args.json {
+        context.console.json(&with_running(&metrics))?;
+    } else {
+        context.console.text(&describe(&metrics))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn with_running(metrics: &Value) -> Value {
+    let mut status = Map::new();
+    status.insert("running".into(), true.into());
+    status.extend(metrics.as_object().cloned().unwrap_or_default());
+    Value::Object(status)
+}
+
+fn describe(metrics: &Value) -> String {
+    let number = |name| metrics.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let text = |name| plain_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
+    let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
+    let state = if draining { "finishing" } else { "running" };
+    let up = duration(number("uptimeSeconds").saturating_mul(1000));
+    format!(
+        "pushd {} {state} for {up} (pid {})\nsocket       {}\nsessions     {} ({} in memory)\nactive runs  {}\n\
+         connections  {}\nevents       {}\njournal      {}\nmemory       {}\n",
+        text("version"),
+        number("pid"),
+        text("socket"),
+        number("sessions"),
+        number("residentSessions"),
+        number("activeRuns"),
+        number("connections"),
+        number("events"),
+        size(number("journalBytes")),
+        size(number("memoryBytes")),
+    )
+}
+
+/// Returns a number of bytes as people say it.
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut tenths = u128::from(bytes) * 10;
+    while tenths >= 10_240 && unit + 1 < units.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{}.{} {}", tenths / 10, tenths % 10, units[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_say_them() {
+        assert_eq!(
+            [0, 1023, 1024, 1536, 5 << 20].map(size),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB"]
+        );
+    }
+
+    #[test]
+    fn the_status_says_that_it_runs_first() {
+        let status = with_running(&json!({"pid": 7, "version": "0.1.0"}));
+        assert_eq!(status["running"], true);
+        assert_eq!(status["pid"], 7);
+        let text = describe(&json!({"pid": 7, "version": "0.1.0", "uptimeSeconds": 61, "draining": false}));
+        assert!(text.starts_with("pushd 0.1.0 running for 1m01s (pid 7)\n"), "{text}");
+    }
+}

@@ -1,0 +1,23 @@
+//! `push end`: a session takes no more messages.
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::ids;
+use crate::client::Request;
+
+/// End a session: it stays readable and takes no more messages
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  push end @last")]
+pub(crate) struct EndArgs {
+    /// The session
+    session: String,
+}
+
+/// Ends a session.
+pub(crate) async fn run(args: EndArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    client.ask(Request::end_session(&session)).await?;
+    context.console.note("ended");
+    Ok(Exit::SUCCESS)
+}

@@ -1,0 +1,34 @@
+//! Lines that somebody types, and signals that somebody sends.
+
+use std::io::BufRead;
+use std::thread;
+
+use tokio::sync::mpsc;
+
+pub(crate) use super::os::Interrupts;
+
+/// The lines of standard input.
+///
+/// A thread waits for them, since a terminal cannot be waited for otherwise on every system; it ends with the process.
+#[derive(Debug)]
+pub(crate) struct TypedLines(mpsc::Receiver<String>);
+
+impl TypedLines {
+    /// Begins to read.
+    pub(crate) fn start() -> Self {
+        let (send, receive) = mpsc::channel(16);
+        thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if send.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(receive)
+    }
+
+    /// Returns the next line; none at the end. Giving it up half-way loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        self.0.recv().await
+    }
+}

@@ -1,0 +1,48 @@
+//! `push` alone: what there is and what to do next.
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::sessions;
+use crate::client::Request;
+
+/// Shows the latest sessions and the next useful commands.
+pub(crate) async fn run(context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let answer = client.ask(Request::list_sessions(10)).await?;
+    let waiting = client.ask(Request::list_approvals(None)).await?;
+    let waiting = waiting["approvals"].as_array().map_or(0, Vec::len);
+    let table = sessions::table(&answer["sessions"], context);
+    context.console.text(&table)?;
+    context.console.text(&next_commands(!table.is_empty(), waiting))?;
+    Ok(Exit::SUCCESS)
+}
+
+fn next_commands(sessions: bool, waiting: usize) -> String {
+    let mut commands = Vec::new();
+    if waiting > 0 {
+        commands.push(("push approvals", "what waits for your word"));
+    }
+    if sessions {
+        commands.push(("push attach @last", "go on with the latest session"));
+        commands.push(("push log @last", "read what happened in it"));
+    }
+    commands.push(("push run MESSAGE", "run something, for instance: push run '$ date'"));
+    commands.push(("push help", "everything else"));
+    let heading = if sessions { "\n" } else { "No sessions yet.\n\n" };
+    let lines = commands.iter().map(|(command, words)| format!("  {command:<20} {words}\n"));
+    heading.to_owned() + &lines.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_commands;
+
+    #[test]
+    fn the_next_commands_fit_what_there_is() {
+        let none = next_commands(false, 0);
+        assert!(none.starts_with("No sessions yet."));
+        assert!(none.contains("push run") && !none.contains("attach") && !none.contains("approvals"));
+        let some = next_commands(true, 2);
+        assert!(some.contains("push approvals") && some.contains("push attach @last"));
+    }
+}

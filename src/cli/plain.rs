@@ -1,0 +1,194 @@
+//! Makes foreign text harmless to look at.
+//!
+//! Whatever a tool printed or a model said may try to move the cursor, hide a command or turn letters around. What
+//! comes out of here is letters, line breaks and tabs.
+
+/// Strips one stream of text, whose control sequences may be split anywhere.
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Ordinary text.
+    #[default]
+    Ground,
+    /// A carriage return came; a line feed may belong to it.
+    Return,
+    /// An escape character came.
+    Escape,
+    /// Inside an escape sequence with intermediate characters, which takes one more.
+    Intermediate,
+    /// Inside a control sequence.
+    Control,
+    /// Inside a control string.
+    Text,
+    /// Inside a control string, after an escape character.
+    TextEscape,
+}
+
+impl Plain {
+    /// Returns what of the next piece may be shown.
+    pub(crate) fn piece(&mut self, piece: &str) -> String {
+        let mut shown = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            self.step(c, &mut shown);
+        }
+        shown
+    }
+
+    fn step(&mut self, c: char, shown: &mut String) {
+        // A line break ends every sequence: an unfinished one must not swallow what follows.
+        if c == '\n' {
+            self.state = State::Ground;
+            shown.push(c);
+            return;
+        }
+        self.state = match self.state {
+            State::Ground => ground(c, shown),
+            State::Return => {
+                // Alone it would let later text cover earlier text.
+                shown.push('\n');
+                ground(c, shown)
+            }
+            State::Escape => match c {
+                '[' => State::Control,
+                ']' | 'P' | 'X' | '^' | '_' => State::Text,
+                ' '..='/' => State::Intermediate,
+                '\x1b' => State::Escape,
+                _ => State::Ground,
+            },
+            State::Intermediate => match c {
+                ' '..='/' => State::Intermediate,
+                '\x1b' => State::Escape,
+                _ => State::Ground,
+            },
+            State::Control => match c {
+                '@'..='~' => State::Ground,
+                '\x1b' => State::Escape,
+                ' '..='?' | '\0'..='\x1f' => State::Control,
+                // Not part of any control sequence, so it was none.
+                _ => ground(c, shown),
+            },
+            State::Text => match c {
+                '\x07' | '\u{9c}' => State::Ground,
+                '\x1b' => State::TextEscape,
+                _ => State::Text,
+            },
+            State::TextEscape => match c {
+                '\x07' | '\\' | '\u{9c}' => State::Ground,
+                '\x1b' => State::TextEscape,
+                _ => State::Text,
+            },
+        };
+    }
+}
+
+/// Returns a whole text, harmless.
+pub(crate) fn plain(text: &str) -> String {
+    Plain::default().piece(text)
+}
+
+/// Returns a text on one line, harmless and without leading or trailing blanks.
+pub(crate) fn plain_line(text: &str) -> String {
+    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn ground(c: char, shown: &mut String) -> State {
+    match c {
+        '\x1b' => return State::Escape,
+        '\r' => return State::Return,
+        '\u{9b}' => return State::Control,
+        '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return State::Text,
+        '\t' => shown.push(c),
+        _ if c.is_control() || is_invisible(c) => {}
+        _ => shown.push(c),
+    }
+    State::Ground
+}
+
+/// Returns whether a character shows nothing, or changes the direction of those that do.
+const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_line_breaks_and_tabs_stay() {
+        let text = "äöü 漢字 🙂\n\tx — ‘y’ e\u{301}";
+        assert_eq!(plain(text), text);
+    }
+
+    #[test]
+    fn control_sequences_go() {
+        for (text, shown) in [
+            ("\x1b[31mred\x1b[0m", "red"),
+            ("\x1b[2J\x1b[Hgone", "gone"),
+            ("\x1b]0;title\x07x", "x"),
+            ("\x1b]8;;http://a.example\x1b\\link\x1b]8;;\x1b\\", "link"),
+            ("\x1bPq#0;2;0\x1b\\x", "x"),
+            ("\u{9b}31mred", "red"),
+            ("\u{9d}0;title\u{9c}x", "x"),
+            ("\x1b(Bx\x1b7y\x1bcz", "xyz"),
+            ("a\x08b\x07c\0d\x7fe\u{85}f", "abcdef"),
+        ] {
+            assert_eq!(plain(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_may_be_split_anywhere() {
+        let text = "a\x1b[1;31mb\x1b]0;t\x1b\\c\x1b(Bd\r\ne\rf\u{9b}1mg";
+        let whole = plain(text);
+        assert_eq!(whole, "abcd\ne\nfg");
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        for first in &ends {
+            for second in ends.iter().filter(|second| *second >= first) {
+                let mut plain = Plain::default();
+                let pieces = [&text[..*first], &text[*first..*second], &text[*second..]];
+                let shown: String = pieces.iter().map(|piece| plain.piece(piece)).collect();
+                assert_eq!(shown, whole, "split at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unfinished_sequence_hides_no_more_than_its_line() {
+        assert_eq!(plain("\x1b]0;x\nrm -rf /"), "\nrm -rf /");
+        assert_eq!(plain("\x1b[12\nshown"), "\nshown");
+        assert_eq!(plain("\x1b[1ä"), "ä");
+    }
+
+    #[test]
+    fn a_carriage_return_covers_nothing() {
+        assert_eq!(plain("rm -rf /\recho hello"), "rm -rf /\necho hello");
+        assert_eq!(plain("a\r\nb"), "a\nb");
+    }
+
+    #[test]
+    fn what_turns_or_hides_letters_goes() {
+        assert_eq!(plain("a\u{202e}b\u{2066}c\u{200f}d\u{61c}e"), "abcde");
+        assert_eq!(plain("a\u{200b}b\u{feff}c\u{ad}d\u{e0041}e\u{fe0f}f\u{2060}g"), "abcdefg");
+    }
+
+    #[test]
+    fn a_headline_is_one_line() {
+        assert_eq!(plain_line("  a\nb\t c\x1b[0m "), "a b c");
+    }
+
+    #[test]
+    fn nothing_that_comes_out_is_a_control_character() {
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        let shown = plain(&every);
+        assert!(shown.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()));
+    }
+}

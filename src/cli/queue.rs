@@ -1,0 +1,79 @@
+//! `push queue`: messages that wait for the active run to end.
+
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::plain::plain_line;
+use super::send::new_message_id;
+use super::sessions::shortened;
+use super::view::field;
+use super::{ids, message};
+use crate::client::{Client, Request};
+
+/// Show, add to or take from the messages that wait in a session
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  push queue @last 'then update the changelog'\n  push queue @last\n  push queue @last --remove msg_01"
+)]
+pub(crate) struct QueueArgs {
+    /// The session
+    session: String,
+    /// A message to add; `-` reads standard input, `@FILE` a file
+    #[arg(conflicts_with = "remove")]
+    message: Option<String>,
+    /// Take this message back
+    #[arg(long, value_name = "ID")]
+    remove: Option<String>,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows or changes the queue.
+pub(crate) async fn run(args: QueueArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let text = args.message.as_deref().map(message::read_standard).transpose()?;
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    let (words, answer) = match (text, args.remove) {
+        (Some(text), _) => add(&mut client, &session, &text).await?,
+        (None, Some(typed)) => remove(&mut client, &session, &typed).await?,
+        (None, None) => {
+            let answer = client.ask(Request::list_queue(&session)).await?;
+            (table(&answer["messages"]), answer)
+        }
+    };
+    if args.json {
+        context.console.json(&answer)?;
+    } else {
+        context.console.text(&words)?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+async fn add(client: &mut Client, session: &str, text: &str) -> Result<(String, Value), CliError> {
+    let answer = client.ask(Request::queue_message(session, &new_message_id(), text)).await?;
+    let place = match answer.get("position").and_then(Value::as_u64) {
+        Some(0) | None => "begun at once".to_owned(),
+        Some(position) => format!("number {position} in the queue"),
+    };
+    let words = format!("{} {place}\n", plain_line(&field(&answer, "messageId")));
+    Ok((words, answer))
+}
+
+async fn remove(client: &mut Client, session: &str, typed: &str) -> Result<(String, Value), CliError> {
+    let waiting = client.ask(Request::list_queue(session)).await?;
+    let known = ids::column(&waiting["messages"], "messageId");
+    let id = ids::choose("queued message", "msg_", typed, &known)?;
+    client.ask(Request::remove_queued(session, &id)).await?;
+    Ok((format!("{} taken back\n", plain_line(&id)), json!({"removed": true, "messageId": id})))
+}
+
+fn table(messages: &Value) -> String {
+    let items = messages.as_array().map(Vec::as_slice).unwrap_or_default();
+    let line = |item: &Value| {
+        let id = plain_line(&field(item, "messageId"));
+        format!("{id}  {}\n", shortened(&plain_line(&field(item, "text")), 80))
+    };
+    items.iter().map(line).collect()
+}

@@ -1,0 +1,25 @@
+//! `push rename`: another name for a session.
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::ids;
+use crate::client::Request;
+
+/// Give a session a name
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  push rename @last 'release 1.4'")]
+pub(crate) struct RenameArgs {
+    /// The session
+    session: String,
+    /// Its new name
+    name: String,
+}
+
+/// Renames a session.
+pub(crate) async fn run(args: RenameArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    client.ask(Request::rename_session(&session, &args.name)).await?;
+    context.console.note("renamed");
+    Ok(Exit::SUCCESS)
+}

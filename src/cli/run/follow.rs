@@ -1,0 +1,227 @@
+//! Follows one run: shows it, answers or asks about its approvals, and passes on the wish to stop.
+
+use serde_json::Value;
+
+use crate::cli::approval::{Board, Pending, Policy, Verdict, is_settled_already};
+use crate::cli::console::Console;
+use crate::cli::exit::{CliError, Exit};
+use crate::cli::input::{Interrupts, TypedLines};
+use crate::cli::plain::plain_line;
+use crate::cli::report::{Progress, Report};
+use crate::cli::view::View;
+use crate::client::{AskError, Client, Event, Request};
+
+/// What goes to standard output.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// Text for people.
+    Text(View),
+    /// The result, at the end.
+    Result,
+    /// Every event.
+    Events,
+}
+
+/// One run and its follower.
+#[derive(Debug)]
+pub(super) struct Follow {
+    client: Client,
+    interrupts: Interrupts,
+    report: Report,
+    policy: Policy,
+    output: Output,
+    board: Board,
+    typed: Typed,
+    stops: u32,
+}
+
+/// Whether somebody can be asked.
+#[derive(Debug)]
+enum Typed {
+    /// Nobody was asked yet.
+    Unread,
+    /// Somebody is there.
+    Lines(TypedLines),
+    /// Nobody is there.
+    Nobody,
+}
+
+impl Follow {
+    /// Takes a run that has begun.
+    pub(super) fn new(
+        client: Client,
+        interrupts: Interrupts,
+        report: Report,
+        policy: Policy,
+        output: Output,
+    ) -> Self {
+        Self {
+            client,
+            interrupts,
+            report,
+            policy,
+            output,
+            board: Board::default(),
+            typed: Typed::Unread,
+            stops: 0,
+        }
+    }
+
+    /// Follows the run to its end and returns its exit code.
+    pub(super) async fn until_over(&mut self, console: &mut Console) -> Result<Exit, CliError> {
+        loop {
+            match self.report.progress() {
+                Progress::Going => {}
+                Progress::Over(exit) => return self.finish(exit, console),
+                Progress::Unknown => return Err(CliError::OutcomeGone),
+            }
+            let asking = self.board.oldest().is_some() && self.policy == Policy::Ask;
+            tokio::select! {
+                biased;
+                () = self.interrupts.next() => {
+                    if let Some(exit) = self.interrupted(console).await? {
+                        return Ok(exit);
+                    }
+                }
+                line = self.typed.next(), if asking => self.answered(line, console).await?,
+                event = self.client.next() => self.take(event?, console).await?,
+            }
+        }
+    }
+
+    /// Cancels the run at the first wish to stop, and leaves at the second.
+    pub(super) async fn interrupted(&mut self, console: &mut Console) -> Result<Option<Exit>, CliError> {
+        self.stops += 1;
+        if self.stops > 1 {
+            return Ok(Some(Exit::CANCELLED));
+        }
+        console.note("cancelling; once more leaves at once");
+        let (session, run) = self.report.names();
+        let request = Request::cancel_run(session, Some(run));
+        let answer = tokio::select! {
+            answer = self.client.ask(request) => answer,
+            () = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
+        };
+        match answer {
+            // It was over already; the events say how.
+            Ok(_) | Err(AskError::Refused(_)) => Ok(None),
+            Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),
+        }
+    }
+
+    async fn take(&mut self, event: Event, console: &mut Console) -> Result<(), CliError> {
+        if !self.report.concerns(&event) {
+            return Ok(());
+        }
+        self.report.follow(&event);
+        match &mut self.output {
+            Output::Text(view) => console.text(&view.event(&event))?,
+            Output::Events => console.raw_json(&event.line)?,
+            Output::Result => {}
+        }
+        if event.kind == "status" {
+            console.detail(&status(&event));
+        }
+        let opened = self.board.follow(&event).cloned();
+        match opened {
+            Some(pending) => self.opened(pending, console).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deals with an approval as the policy says.
+    ///
+    /// In a replay it may be settled already; the daemon knows, and its refusal is all there is to it.
+    async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
+        match self.policy {
+            Policy::Deny => {
+                let comment = Some("nobody to ask: run with --approve ask or all".to_owned());
+                self.settle(&pending, Verdict::Deny(None), comment).await
+            }
+            Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
+            Policy::Ask => {
+                if console.input_is_terminal && !matches!(self.typed, Typed::Nobody) {
+                    if matches!(self.typed, Typed::Unread) {
+                        self.typed = Typed::Lines(TypedLines::start());
+                    }
+                    self.prompt(&pending, console);
+                } else {
+                    self.typed = Typed::Nobody;
+                    elsewhere(&pending, console);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn answered(&mut self, line: Option<String>, console: &mut Console) -> Result<(), CliError> {
+        let Some(pending) = self.board.oldest().cloned() else { return Ok(()) };
+        let Some(line) = line else {
+            self.typed = Typed::Nobody;
+            elsewhere(&pending, console);
+            return Ok(());
+        };
+        match pending.verdict(&line) {
+            Some(verdict) => self.settle(&pending, verdict, None).await,
+            None => {
+                self.prompt(&pending, console);
+                Ok(())
+            }
+        }
+    }
+
+    fn prompt(&self, pending: &Pending, console: &mut Console) {
+        // People who asked for JSON have not seen what it is about.
+        if !matches!(self.output, Output::Text(_)) {
+            console.note(&plain_line(&pending.summary));
+        }
+        console.ask(&pending.prompt());
+    }
+
+    async fn settle(
+        &mut self,
+        pending: &Pending,
+        verdict: Verdict,
+        comment: Option<String>,
+    ) -> Result<(), CliError> {
+        let request = pending.settle(verdict, comment, self.client.environment());
+        match self.client.ask(request).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_settled_already(error.code()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish(&mut self, exit: Exit, console: &mut Console) -> Result<Exit, CliError> {
+        match &mut self.output {
+            Output::Text(view) => console.text(&view.end_line())?,
+            Output::Result => console.json(&self.report.to_json())?,
+            Output::Events => {}
+        }
+        Ok(exit)
+    }
+}
+
+impl Typed {
+    async fn next(&mut self) -> Option<String> {
+        match self {
+            Self::Lines(lines) => lines.next().await,
+            Self::Unread | Self::Nobody => std::future::pending().await,
+        }
+    }
+}
+
+fn elsewhere(pending: &Pending, console: &mut Console) {
+    let id = plain_line(&pending.id);
+    console.note(&format!("waiting for somebody to say: push approve {id}, or push deny {id}"));
+}
+
+fn status(event: &Event) -> String {
+    let detail = event.payload.get("detail").and_then(Value::as_str).unwrap_or_default();
+    plain_line(&format!("{} {detail}", event.text("phase")))
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+#[path = "follow_tests.rs"]
+mod tests;

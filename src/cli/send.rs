@@ -1,0 +1,48 @@
+//! `push send`: begins a run in a session and leaves.
+
+use serde_json::json;
+use ulid::Ulid;
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::plain::plain_line;
+use super::view::field;
+use super::{ids, message};
+use crate::client::Request;
+
+/// Send a message to a session and leave; its run goes on
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  push send @last 'now the tests'\n  push send @last @plan.md && push wait @last"
+)]
+pub(crate) struct SendArgs {
+    /// The session
+    session: String,
+    /// The message; `-` reads standard input, `@FILE` a file
+    message: String,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sends a message.
+pub(crate) async fn run(args: SendArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let text = message::read_standard(&args.message)?;
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    let request =
+        Request::send_user_message(&session, &new_message_id(), &text).with_environment(client.environment());
+    let answer = client.ask(request).await?;
+    let run = field(&answer, "runId");
+    if args.json {
+        context.console.json(&json!({"sessionId": session, "runId": run}))?;
+    } else {
+        context.console.line(&plain_line(&run))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+/// Mints the id of a message, which is also its idempotency key.
+pub(crate) fn new_message_id() -> String {
+    format!("msg_{}", Ulid::generate())
+}

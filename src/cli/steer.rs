@@ -1,0 +1,39 @@
+//! `push steer`: speaks into the active run.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::plain::plain_line;
+use super::send::new_message_id;
+use super::view::field;
+use super::{ids, message};
+use crate::client::Request;
+
+/// Say something to the run that is active in a session
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  push steer @last 'leave the tests alone'")]
+pub(crate) struct SteerArgs {
+    /// The session
+    session: String,
+    /// The message; `-` reads standard input, `@FILE` a file
+    message: String,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Steers the active run.
+pub(crate) async fn run(args: SteerArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let text = message::read_standard(&args.message)?;
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    let answer = client.ask(Request::steer(&session, &new_message_id(), &text)).await?;
+    let run = field(&answer, "runId");
+    if args.json {
+        context.console.json(&json!({"sessionId": session, "runId": run}))?;
+    } else {
+        context.console.line(&plain_line(&run))?;
+    }
+    Ok(Exit::SUCCESS)
+}

@@ -1,0 +1,103 @@
+//! What the command line takes.
+
+use clap::CommandFactory;
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn every_verb_has_words_and_an_example() {
+    fn check(command: &clap::Command) {
+        for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+            let name = verb.get_name();
+            assert!(verb.get_about().is_some(), "{name} says what it does");
+            let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("push "), "{name} has an example");
+            for argument in verb.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{name} explains {}", argument.get_id());
+            }
+            check(verb);
+        }
+    }
+    check(&Args::command());
+}
+
+#[test]
+fn what_is_documented_is_understood() {
+    for line in [
+        "push",
+        "push run hello",
+        "push run -",
+        "push run @plan.md --headless --json",
+        "push run x --jsonl --provider playbook --cwd /tmp --name n --approve ask",
+        "push run x --session @last --yes --accept a --accept b --timeout 1.5 --idempotency-key k",
+        "push run x --detach",
+        "push sessions --json --all",
+        "push show",
+        "push show @last --json",
+        "push attach",
+        "push attach sess_1 --since 4 --read-only",
+        "push log @last --jsonl --follow",
+        "push send s hello",
+        "push steer s hello",
+        "push queue s",
+        "push queue s hello --json",
+        "push queue s --remove m",
+        "push approvals",
+        "push approvals s --json",
+        "push approve",
+        "push approve a --comment c --choice skip",
+        "push deny a --comment c",
+        "push cancel s",
+        "push wait s --timeout 5",
+        "push rename s name",
+        "push end s",
+        "push daemon run",
+        "push daemon run --announce",
+        "push daemon start",
+        "push daemon stop --force",
+        "push daemon stop --grace 3",
+        "push daemon restart",
+        "push daemon status --json",
+        "push daemon logs --follow -n 5",
+        "push --color never --quiet sessions",
+        "push sessions -v",
+    ] {
+        assert!(Args::try_parse_from(line.split(' ')).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_bad_usage() {
+    for line in [
+        "push dance",
+        "push run",
+        "push run a b",
+        "push run x --json --jsonl",
+        "push run x --session s --cwd /tmp",
+        "push run x --yes --approve deny",
+        "push run x --approve maybe",
+        "push run x --timeout soon",
+        "push run x --timeout 0",
+        "push run x --detach --yes",
+        "push queue s hello --remove m",
+        "push wait",
+        "push daemon",
+        "push -q -v sessions",
+    ] {
+        let error = Args::try_parse_from(line.split(' ')).expect_err(line);
+        assert!(error.use_stderr(), "{line}");
+    }
+}
+
+#[test]
+fn help_and_version_are_results() {
+    for line in ["push --help", "push --version", "push run --help", "push help run"] {
+        let error = Args::try_parse_from(line.split(' ')).expect_err(line);
+        assert!(!error.use_stderr(), "{line}");
+    }
+}

@@ -1,0 +1,368 @@
+//! Events as text for people.
+//!
+//! Pure: an event goes in, the text to write comes out. Everything foreign is made harmless on the way. An event that
+//! this view does not know shows nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::console::{Palette, Style};
+use super::plain::{Plain, plain, plain_line};
+use crate::client::Event;
+
+/// Whose messages are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// Everybody's.
+    Messages,
+    /// None: the only one was just typed.
+    Nothing,
+}
+
+/// Whether the assistant's reasoning is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thoughts {
+    /// It is.
+    Shown,
+    /// It is not.
+    Hidden,
+}
+
+/// Turns the events of a session into text, one after the other.
+#[derive(Debug)]
+pub(crate) struct View {
+    palette: Palette,
+    echo: Echo,
+    thoughts: Thoughts,
+    /// What the last text belongs to; none at the beginning of a line.
+    open_line: Option<Voice>,
+    speech: Plain,
+    calls: BTreeMap<String, Call>,
+}
+
+/// Who is in the middle of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Voice {
+    Assistant,
+    Thought,
+    Tool(String),
+}
+
+/// A tool that is being used.
+#[derive(Debug, Default)]
+struct Call {
+    streams: BTreeMap<String, Plain>,
+    printed: bool,
+}
+
+/// How much of a result that was not streamed is shown.
+const RESULT_LINES: usize = 40;
+
+impl View {
+    /// Begins at the beginning of a line.
+    pub(crate) fn new(palette: Palette, echo: Echo, thoughts: Thoughts) -> Self {
+        Self { palette, echo, thoughts, open_line: None, speech: Plain::default(), calls: BTreeMap::new() }
+    }
+
+    /// Returns the text of one event.
+    pub(crate) fn event(&mut self, event: &Event) -> String {
+        match event.kind.as_str() {
+            "assistant_token" => self.speak(event.text("text"), Voice::Assistant),
+            "thinking_token" => match self.thoughts {
+                Thoughts::Shown => self.speak(event.text("text"), Voice::Thought),
+                Thoughts::Hidden => String::new(),
+            },
+            "assistant_done" => self.end_line(),
+            "user_message" => self.message(event),
+            "message_queued" => {
+                self.line(Style::Faint, &format!("queued: {}", plain_line(event.text("text"))))
+            }
+            "message_unqueued" => {
+                self.line(Style::Faint, &format!("taken back: {}", plain_line(event.text("messageId"))))
+            }
+            "tool_call" => self.call(event),
+            "tool_output" => self.output(event),
+            "tool_result" => self.result(event),
+            "approval_required" => self.question(&event.payload),
+            "approval_vote" => self.verdict(event, "voted"),
+            "approval_received" => self.verdict(event, "decided"),
+            "warning" => self.trouble(event, Style::Attention, "warning"),
+            "error" => self.trouble(event, Style::Bad, "error"),
+            "status" if event.payload.get("stopping").is_some() => self.line(Style::Faint, "stopping"),
+            "run_recovered" => self.line(Style::Attention, &recovered(event.text("found"))),
+            "run_complete" => self.complete(&event.payload),
+            "session_snapshot" => self.snapshot(&event.payload),
+            "session_renamed" => {
+                self.line(Style::Faint, &format!("renamed to {}", plain_line(event.text("name"))))
+            }
+            "session_ended" => self.line(Style::Faint, "the session was ended"),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns what ends a line that is open.
+    pub(crate) fn end_line(&mut self) -> String {
+        match self.open_line.take() {
+            Some(_) => "\n".to_owned(),
+            None => String::new(),
+        }
+    }
+
+    /// Returns the text of an approval that waits.
+    pub(crate) fn question(&mut self, payload: &Value) -> String {
+        let mut text = self.end_line();
+        let title = plain_line(&field(payload, "title"));
+        let id = plain_line(&field(payload, "approvalId"));
+        text += &self.palette.paint(Style::Attention, &format!("? {title}"));
+        text += &format!(" ({id})\n");
+        text += &indented(&plain(&asked(payload)));
+        text
+    }
+
+    fn speak(&mut self, piece: &str, voice: Voice) -> String {
+        let mut text = self.change_voice(&voice);
+        let shown = self.speech.piece(piece);
+        self.open_line = if shown.is_empty() { self.open_line.take() } else { after(&shown, voice.clone()) };
+        text += &match voice {
+            Voice::Thought => self.palette.paint(Style::Faint, &shown),
+            Voice::Assistant | Voice::Tool(_) => shown,
+        };
+        text
+    }
+
+    /// Ends the line of whoever spoke before, if it was somebody else.
+    fn change_voice(&mut self, voice: &Voice) -> String {
+        match &self.open_line {
+            Some(open) if open != voice => self.end_line(),
+            Some(_) | None => String::new(),
+        }
+    }
+
+    fn line(&mut self, style: Style, line: &str) -> String {
+        format!("{}{}\n", self.end_line(), self.palette.paint(style, line))
+    }
+
+    fn message(&mut self, event: &Event) -> String {
+        let steered = event.text("delivery") == "steer";
+        if self.echo == Echo::Nothing && !steered {
+            return String::new();
+        }
+        let mut text = self.end_line();
+        for line in plain(event.text("text")).lines() {
+            text += &self.palette.paint(Style::Strong, &format!("> {line}"));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn call(&mut self, event: &Event) -> String {
+        self.calls.insert(event.text("callId").to_owned(), Call::default());
+        let check = if event.text("source") == "acceptance" { "check: " } else { "" };
+        let mut text = self.end_line();
+        for (index, line) in plain(&invocation(&event.payload)).lines().enumerate() {
+            let mark = if index == 0 { format!("{check}$ ") } else { "  ".to_owned() };
+            text += &self.palette.paint(Style::Strong, &format!("{mark}{line}"));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn output(&mut self, event: &Event) -> String {
+        let id = event.text("callId").to_owned();
+        let voice = Voice::Tool(id.clone());
+        let mut text = self.change_voice(&voice);
+        let call = self.calls.entry(id).or_default();
+        call.printed = true;
+        let shown =
+            call.streams.entry(event.text("stream").to_owned()).or_default().piece(event.text("text"));
+        let mut at_start = self.open_line.is_none();
+        for line in shown.split_inclusive('\n') {
+            if at_start && line != "\n" {
+                text += "  ";
+            }
+            text += line;
+            at_start = line.ends_with('\n');
+        }
+        self.open_line = if at_start { None } else { Some(voice) };
+        text
+    }
+
+    fn result(&mut self, event: &Event) -> String {
+        let mut text = self.end_line();
+        let streamed = self.calls.remove(event.text("callId")).is_some_and(|call| call.printed);
+        if !streamed {
+            text += &shortened(&plain(event.text("text")));
+        }
+        let (style, words) = ending(event);
+        text += "  ";
+        text += &self.palette.paint(style, &words);
+        text.push('\n');
+        text
+    }
+
+    fn verdict(&mut self, event: &Event, settled: &str) -> String {
+        let decision = match (event.text("decision"), settled) {
+            ("approve", "decided") => "approved",
+            ("approve", _) => "one vote to approve",
+            (_, "decided") => "denied",
+            (_, _) => "one vote to deny",
+        };
+        let mut words = decision.to_owned();
+        let choice = plain_line(event.text("choice"));
+        if !choice.is_empty() {
+            words += &format!(" ({choice})");
+        }
+        words += &match event.text("by") {
+            "timeout" => " because nobody answered in time".to_owned(),
+            "cancel" => " because the run was cancelled".to_owned(),
+            by => format!(" by {}", plain_line(by)),
+        };
+        let comment = plain_line(event.text("comment"));
+        if !comment.is_empty() {
+            words += &format!(": {comment}");
+        }
+        let style = if decision.ends_with("approved") { Style::Good } else { Style::Bad };
+        self.line(style, &words)
+    }
+
+    fn trouble(&mut self, event: &Event, style: Style, word: &str) -> String {
+        let mut words = format!("{word}: {}", plain_line(event.text("message")));
+        let detail = plain_line(event.text("detail"));
+        if !detail.is_empty() {
+            words += &format!(" ({detail})");
+        }
+        self.line(style, &words)
+    }
+
+    /// Returns the text of the end of a run.
+    pub(crate) fn complete(&mut self, payload: &Value) -> String {
+        let mut text = self.end_line();
+        for check in payload.pointer("/acceptance/results").and_then(Value::as_array).into_iter().flatten() {
+            text += &self.check(check);
+        }
+        let outcome = plain_line(&field(payload, "outcome"));
+        let style = if outcome == "success" { Style::Good } else { Style::Bad };
+        text += &self.palette.paint(style, &outcome);
+        let reason = plain_line(&field(payload, "reason"));
+        if !reason.is_empty() {
+            text += &format!(" ({reason})");
+        }
+        let summary = plain_line(&field(payload, "summary"));
+        if !summary.is_empty() {
+            text += &format!(": {summary}");
+        }
+        text.push('\n');
+        text
+    }
+
+    fn check(&self, check: &Value) -> String {
+        let passed = check.get("passed").and_then(Value::as_bool).unwrap_or_default();
+        let (style, word) = if passed { (Style::Good, "passed") } else { (Style::Bad, "failed") };
+        let code = match check.get("exitCode").and_then(Value::as_i64) {
+            Some(code) if !passed => format!(" (exit {code})"),
+            Some(_) | None => String::new(),
+        };
+        let id = plain_line(&field(check, "id"));
+        format!("check {id}: {}{code}\n", self.palette.paint(style, word))
+    }
+
+    fn snapshot(&mut self, payload: &Value) -> String {
+        let state = plain_line(&field(payload, "state"));
+        let mut text = self.line(Style::Faint, &format!("earlier events are gone; the session is {state}"));
+        let last = plain(&field(payload, "lastAssistantText"));
+        if !last.is_empty() {
+            text += &indented(&last);
+        }
+        if let Some(pending) = payload.get("pendingApproval").filter(|pending| pending.is_object()) {
+            text += &self.question(pending);
+        }
+        text
+    }
+}
+
+/// Returns a text of an object; empty when there is none under that name.
+pub(crate) fn field(object: &Value, name: &str) -> String {
+    object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns what exactly an approval is about: the command where there is one.
+pub(crate) fn asked(payload: &Value) -> String {
+    let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
+    if command.is_empty() { field(payload, "summary") } else { command }
+}
+
+/// Returns how a use of a tool reads as a line a person would type.
+fn invocation(payload: &Value) -> String {
+    let tool = field(payload, "toolName");
+    let Some(args) = payload.get("args") else { return tool };
+    let command = field(args, "command");
+    if !command.is_empty() {
+        return command;
+    }
+    let path = field(args, "path");
+    if !path.is_empty() {
+        return format!("{tool} {path}");
+    }
+    let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
+    if bare { tool } else { format!("{tool} {args}") }
+}
+
+fn ending(event: &Event) -> (Style, String) {
+    let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
+    let code = event.payload.get("exitCode").and_then(Value::as_i64);
+    let fault = event.payload.get("structuredError").map(|fault| field(fault, "message")).unwrap_or_default();
+    let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
+    let mut words = match (event.text("status"), code) {
+        ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
+        ("cut", _) => format!("cut short after {time}"),
+        (_, Some(code)) => format!("exit {code}, {time}"),
+        (_, None) if failed => format!("failed, {time}"),
+        (_, None) => format!("done, {time}"),
+    };
+    if failed && !fault.is_empty() {
+        words += &format!(": {}", plain_line(&fault));
+    }
+    (if failed { Style::Bad } else { Style::Faint }, words)
+}
+
+/// Returns a time as people say it.
+pub(crate) fn duration(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0..60 => format!("{seconds}.{}s", millis % 1000 / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+fn recovered(found: &str) -> String {
+    let now = match found {
+        "waiting" => "the run still waits for an approval",
+        "unknown" => "nobody knows how the step ended that was running",
+        "stopping" => "the run is being stopped",
+        _ => "the run goes on",
+    };
+    format!("the daemon was started again: {now}")
+}
+
+fn after(shown: &str, voice: Voice) -> Option<Voice> {
+    if shown.ends_with('\n') { None } else { Some(voice) }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
+}
+
+fn shortened(text: &str) -> String {
+    let count = text.lines().count();
+    let mut shown: String = text.lines().take(RESULT_LINES).map(|line| format!("  {line}\n")).collect();
+    if count > RESULT_LINES {
+        shown += &format!("  … {} more lines\n", count - RESULT_LINES);
+    }
+    shown
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

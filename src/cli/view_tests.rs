@@ -1,0 +1,217 @@
+//! What events look like.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn a_run_reads_from_top_to_bottom() {
+    let shown = show(&[
+        ("user_message", json!({"text": "fix it", "messageId": "m", "by": "cli"})),
+        ("assistant_token", json!({"text": "I will "})),
+        ("assistant_token", json!({"text": "look."})),
+        ("assistant_done", json!({"messageId": "a"})),
+        ("tool_call", call("c1", "make test")),
+        ("status", json!({"source": "orchestrator", "phase": "Executing tool...", "callId": "c1"})),
+        ("tool_output", json!({"callId": "c1", "stream": "stdout", "text": "one\ntw"})),
+        ("tool_output", json!({"callId": "c1", "stream": "stdout", "text": "o"})),
+        ("tool_result", result("c1", "done", 0, 1234, "one\ntwo")),
+        (
+            "run_complete",
+            json!({"runId": "r", "outcome": "success", "summary": "1 step", "headless": {"exitCodeHint": 0}}),
+        ),
+    ]);
+    assert_eq!(shown, "> fix it\nI will look.\n$ make test\n  one\n  two\n  exit 0, 1.2s\nsuccess: 1 step\n");
+}
+
+#[test]
+fn what_was_not_streamed_is_shown_with_its_result() {
+    let shown = show(&[
+        (
+            "tool_call",
+            json!({"source": "sandbox", "toolName": "read", "args": {"path": "a.txt"}, "callId": "c"}),
+        ),
+        (
+            "tool_result",
+            json!({"toolName": "read", "callId": "c", "status": "done", "durationMs": 5, "isError": false, "text": "alpha\nbeta\n"}),
+        ),
+    ]);
+    assert_eq!(shown, "$ read a.txt\n  alpha\n  beta\n  done, 0.0s\n");
+}
+
+#[test]
+fn a_long_result_is_cut_and_says_so() {
+    let text = "x\n".repeat(RESULT_LINES + 2);
+    let shown = show(&[("tool_result", result("c", "done", 0, 0, &text))]);
+    assert!(shown.contains("  … 2 more lines\n"), "{shown}");
+}
+
+#[test]
+fn failures_name_their_code_and_their_cause() {
+    let mut failed = result("c", "failed", 2, 61_000, "");
+    failed["structuredError"] = json!({"type": "X", "message": "no such file", "retryable": false});
+    assert_eq!(show(&[("tool_result", failed)]), "  exit 2, 1m01s: no such file\n");
+    assert_eq!(
+        show(&[("error", json!({"code": "X", "message": "it broke", "retryable": false, "detail": "here"}))]),
+        "error: it broke (here)\n"
+    );
+}
+
+#[test]
+fn an_approval_shows_the_exact_command_and_its_end() {
+    let shown = show(&[
+        ("assistant_token", json!({"text": "next"})),
+        (
+            "approval_required",
+            json!({"approvalId": "appr_1", "kind": "exec", "title": "Run a command", "summary": "short",
+                "details": {"command": "rm -rf build\nmake"}, "options": ["approve", "deny"], "expiresAt": 1}),
+        ),
+        (
+            "approval_received",
+            json!({"approvalId": "appr_1", "decision": "deny", "by": "cli", "comment": "no"}),
+        ),
+    ]);
+    assert_eq!(shown, "next\n? Run a command (appr_1)\n  rm -rf build\n  make\ndenied by cli: no\n");
+}
+
+#[test]
+fn acceptance_is_reported_check_by_check() {
+    let shown = show(&[(
+        "run_complete",
+        json!({"runId": "r", "outcome": "failed", "reason": "acceptance", "summary": "1 of 2 checks passed",
+            "acceptance": {"total": 2, "passed": 1, "results": [
+                {"id": "build", "passed": true, "exitCode": 0, "output": ""},
+                {"id": "test", "passed": false, "exitCode": 3, "output": "boom"}]},
+            "headless": {"exitCodeHint": 4}}),
+    )]);
+    assert_eq!(
+        shown,
+        "check build: passed\ncheck test: failed (exit 3)\nfailed (acceptance): 1 of 2 checks passed\n"
+    );
+}
+
+#[test]
+fn foreign_text_cannot_act_wherever_it_stands() {
+    let evil = "a\u{1b}]0;x\u{7}\u{1b}[2J\u{202e}b\u{9b}1m\r\u{8}c";
+    let kinds = [
+        "assistant_token",
+        "thinking_token",
+        "user_message",
+        "message_queued",
+        "message_unqueued",
+        "tool_call",
+        "tool_output",
+        "tool_result",
+        "approval_required",
+        "approval_vote",
+        "approval_received",
+        "warning",
+        "error",
+        "run_recovered",
+        "run_complete",
+        "session_snapshot",
+        "session_renamed",
+        "session_ended",
+        "status",
+    ];
+    let mut payload = json!({"args": {"command": evil}, "details": {"command": evil}, "stopping": {},
+        "structuredError": {"message": evil}, "isError": true,
+        "acceptance": {"results": [{"id": evil, "passed": false, "exitCode": 1}]},
+        "pendingApproval": {"title": evil, "summary": evil, "approvalId": evil}});
+    for name in [
+        "text",
+        "messageId",
+        "toolName",
+        "source",
+        "callId",
+        "stream",
+        "title",
+        "summary",
+        "approvalId",
+        "decision",
+        "by",
+        "choice",
+        "comment",
+        "message",
+        "detail",
+        "found",
+        "outcome",
+        "reason",
+        "state",
+        "lastAssistantText",
+        "name",
+        "delivery",
+        "status",
+    ] {
+        payload[name] = json!(evil);
+    }
+    for kind in kinds {
+        let shown = show(&[(kind, payload.clone())]);
+        let harmless = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
+        assert!(shown.chars().all(harmless), "{kind}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_control_sequence_split_over_two_pieces_is_stripped() {
+    let shown = show(&[
+        ("tool_output", json!({"callId": "c", "stream": "stdout", "text": "a\u{1b}[3"})),
+        ("tool_output", json!({"callId": "c", "stream": "stderr", "text": "b"})),
+        ("tool_output", json!({"callId": "c", "stream": "stdout", "text": "1mc\n"})),
+    ]);
+    assert_eq!(shown, "  abc\n");
+}
+
+#[test]
+fn an_unknown_event_shows_nothing() {
+    assert_eq!(show(&[("of_tomorrow", json!({"text": "x"})), ("usage", json!(7))]), "");
+}
+
+#[test]
+fn ones_own_message_is_not_repeated_but_steering_is_shown() {
+    let mut view = View::new(Palette::Plain, Echo::Nothing, Thoughts::Hidden);
+    assert_eq!(view.event(&event("user_message", json!({"text": "hi"}))), "");
+    assert_eq!(view.event(&event("user_message", json!({"text": "hi", "delivery": "steer"}))), "> hi\n");
+}
+
+#[test]
+fn colours_surround_what_is_painted_and_nothing_else() {
+    let mut view = View::new(Palette::Colored, Echo::Messages, Thoughts::Shown);
+    let shown = view.event(&event("run_complete", json!({"outcome": "success", "summary": "ok"})));
+    assert_eq!(shown, "\u{1b}[32msuccess\u{1b}[0m: ok\n");
+}
+
+#[test]
+fn times_read_as_people_say_them() {
+    for (millis, text) in
+        [(0, "0.0s"), (950, "0.9s"), (59_999, "59.9s"), (60_000, "1m00s"), (3_723_000, "1h02m")]
+    {
+        assert_eq!(duration(millis), text);
+    }
+}
+
+fn show(events: &[(&str, Value)]) -> String {
+    let mut view = View::new(Palette::Plain, Echo::Messages, Thoughts::Shown);
+    events.iter().map(|(kind, payload)| view.event(&event(kind, payload.clone()))).collect()
+}
+
+fn event(kind: &str, payload: Value) -> Event {
+    Event {
+        session: "s".into(),
+        run: Some("r".into()),
+        seq: 1,
+        at: 0,
+        kind: kind.into(),
+        payload,
+        line: String::new(),
+    }
+}
+
+fn call(id: &str, command: &str) -> Value {
+    json!({"source": "sandbox", "toolName": "exec", "args": {"command": command}, "callId": id})
+}
+
+fn result(id: &str, status: &str, code: i64, millis: u64, text: &str) -> Value {
+    json!({"source": "sandbox", "toolName": "exec", "durationMs": millis, "isError": status == "failed",
+        "text": text, "structuredError": null, "callId": id, "status": status, "exitCode": code})
+}

@@ -1,0 +1,94 @@
+//! `push wait`: until the active run is over, with its exit code.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::ids;
+use super::report::{Progress, Report};
+use super::view::Echo;
+use crate::client::{Access, Client, Request};
+
+/// Wait until the active run of a session is over
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed. Without an active
+run it is that of the last one. 124 means that the time is over; the run goes on.
+
+Examples:
+  push wait @last
+  push wait @last --timeout 600 || echo 'it did not work'")]
+pub(crate) struct WaitArgs {
+    /// The session
+    session: String,
+    /// How long to wait at most
+    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    timeout: Option<Duration>,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Waits for the active run.
+pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let work = async {
+        let mut client = context.client().await?;
+        let session = ids::session(&mut client, &args.session).await?;
+        outcome(&mut client, &session).await
+    };
+    let report = match args.timeout {
+        Some(limit) => match timeout(limit, work).await {
+            Ok(report) => report?,
+            Err(_) => return Ok(Exit::TIMED_OUT),
+        },
+        None => work.await?,
+    };
+    let exit = match report.progress() {
+        Progress::Over(exit) => exit,
+        Progress::Going | Progress::Unknown => return Err(CliError::OutcomeGone),
+    };
+    if args.json {
+        let mut result = report.to_json();
+        if let Some(result) = result.as_object_mut() {
+            // It came in the middle, so it has heard neither all the text nor every verdict.
+            result.remove("text");
+            result.remove("denials");
+        }
+        context.console.json(&result)?;
+    } else {
+        let line = context.view(Echo::Nothing).complete(report.completion());
+        context.console.text(&line)?;
+    }
+    Ok(exit)
+}
+
+/// Follows the active run to its end; without one, tells how the last one ended.
+async fn outcome(client: &mut Client, session: &str) -> Result<Report, CliError> {
+    let snapshot = client.ask(Request::session_snapshot(session)).await?;
+    let run = match (text_at(&snapshot, "/activeRunId"), text_at(&snapshot, "/lastRun/runId")) {
+        (Some(run), _) => run,
+        (None, Some(run)) => {
+            let mut report = Report::new(session, &run);
+            report.rebase(&snapshot);
+            return Ok(report);
+        }
+        (None, None) => return Err(CliError::NoRun { session: session.to_owned() }),
+    };
+    let seen = snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default();
+    let mut report = Report::new(session, &run);
+    client.attach(session, seen, Access::ReadOnly).await?;
+    while report.progress() == Progress::Going {
+        let event = client.next().await?;
+        if report.concerns(&event) {
+            report.follow(&event);
+        }
+    }
+    Ok(report)
+}
+
+fn text_at(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+}

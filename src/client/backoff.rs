@@ -1,0 +1,61 @@
+//! How long to wait before the next try.
+//!
+//! Pure: chance comes in as an argument.
+
+use std::time::Duration;
+
+/// Waiting times that double up to a limit, each shaken a little so that many clients do not come back at once.
+#[derive(Debug, Clone)]
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(50);
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    /// Returns the beginning.
+    pub(super) const fn new() -> Self {
+        Self { next: Self::FIRST }
+    }
+
+    /// Begins again, after something has worked.
+    pub(super) const fn reset(&mut self) {
+        self.next = Self::FIRST;
+    }
+
+    /// Returns the time to wait: between half and all of what is due, by `chance`.
+    pub(super) fn advance(&mut self, chance: u8) -> Duration {
+        let due = self.next;
+        self.next = (due * 2).min(Self::LIMIT);
+        due / 2 + due / 2 * u32::from(chance) / 255
+    }
+}
+
+/// Returns a random byte; the middle one if the system has none to give.
+pub(super) fn chance() -> u8 {
+    let mut byte = [127];
+    // Without chance the waiting is merely less evenly spread.
+    let _ = getrandom::fill(&mut byte);
+    byte[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_doubles_from_50_ms_to_2_s_and_begins_again_after_success() {
+        let mut backoff = Backoff::new();
+        let waits: Vec<_> = (0..8).map(|_| backoff.advance(255).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
+        backoff.reset();
+        assert_eq!(backoff.advance(255).as_millis(), 50);
+    }
+
+    #[test]
+    fn chance_takes_away_at_most_half() {
+        assert_eq!(Backoff::new().advance(0).as_millis(), 25);
+        assert_eq!(Backoff::new().advance(255).as_millis(), 50);
+    }
+}

@@ -1,0 +1,75 @@
+//! The user's environment, as a run gets it.
+//!
+//! It leaves out what describes the calling shell rather than its user, and our own variables; it never shows a value.
+
+use std::ffi::OsString;
+
+use crate::adapter::push::client::Environment;
+
+/// The longest value that is sent.
+const LONGEST: usize = 64 * 1024;
+/// The most that is sent in all.
+const TOTAL: usize = 1024 * 1024;
+/// The most variables that are sent.
+const COUNT: usize = 4096;
+
+/// Returns what of `variables` goes with a request.
+///
+/// Names and values that are not UTF-8 are left out, and so is what exceeds the limits.
+pub fn collect(variables: impl Iterator<Item = (OsString, OsString)>) -> Environment {
+    let mut taken = 0;
+    let mut environment = Environment::new();
+    for (name, value) in variables {
+        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
+        let size = name.len() + value.len();
+        if !is_the_users(&name) || value.len() > LONGEST || taken + size > TOTAL || environment.len() == COUNT
+        {
+            continue;
+        }
+        taken += size;
+        environment.insert(name, value);
+    }
+    environment
+}
+
+fn is_the_users(name: &str) -> bool {
+    let of_the_shell = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
+    // Windows keeps a directory per drive in variables like `=C:`.
+    let malformed = name.is_empty() || name.contains(['=', '\0']);
+    !of_the_shell && !malformed && !name.starts_with("PUSH_") && !name.starts_with("PUSHD_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shells_own_and_our_own_variables_stay_behind() {
+        let names = ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "PUSH_HOME", "PUSHD_SOCKET", "LANG", "PUSHER"];
+        let environment = collect(names.iter().map(|name| (OsString::from(name), OsString::from("x"))));
+        assert_eq!(environment.into_keys().collect::<Vec<_>>(), ["LANG", "PATH", "PUSHER"]);
+    }
+
+    #[test]
+    fn what_exceeds_the_limits_is_left_out() {
+        let big = "x".repeat(LONGEST + 1);
+        let fits = "y".repeat(LONGEST);
+        let mut variables = vec![(OsString::from("BIG"), OsString::from(big))];
+        variables.extend((0..40).map(|n| (OsString::from(format!("N{n:02}")), OsString::from(&fits))));
+        let environment = collect(variables.into_iter());
+        assert!(!environment.contains_key("BIG"));
+        assert_eq!(environment.len(), 15);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_utf8_is_left_out() {
+        use std::os::unix::ffi::OsStringExt;
+        let variables = [
+            (OsString::from("BAD"), OsString::from_vec(vec![0xff])),
+            (OsString::from_vec(vec![0xfe]), OsString::from("x")),
+            (OsString::from("GOOD"), OsString::from("ä")),
+        ];
+        assert_eq!(collect(variables.into_iter()).into_keys().collect::<Vec<_>>(), ["GOOD"]);
+    }
+}

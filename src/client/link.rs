@@ -1,0 +1,101 @@
+//! One connection: lines out, lines in, answers matched to their requests.
+//!
+//! It does not reconnect; when anything is wrong with it, it is lost.
+
+use std::io;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
+use ulid::Ulid;
+
+use super::socket::Stream;
+use super::watch::Watch;
+use crate::adapter::push::client::{Fault, Incoming, Request, Unreadable, read};
+
+/// The longest line that is taken from the daemon.
+const LONGEST_LINE: usize = 64 * 1024 * 1024;
+
+/// Why a connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    /// The daemon closed it.
+    #[error("the daemon closed the connection")]
+    Closed,
+    /// The system broke it.
+    #[error("the connection broke")]
+    Broken(#[from] io::Error),
+    /// The daemon speaks something else.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// A line has no end.
+    #[error("the daemon sent a line of more than {LONGEST_LINE} bytes")]
+    Endless,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    reader: BufReader<ReadHalf<Stream>>,
+    writer: WriteHalf<Stream>,
+    /// The beginning of a line whose end has not come yet; it outlives a reading that was given up.
+    partial: Vec<u8>,
+}
+
+impl Link {
+    /// Takes a fresh connection.
+    pub(super) fn new(stream: Stream) -> Self {
+        let (reader, writer) = split(stream);
+        Self { reader: BufReader::with_capacity(64 * 1024, reader), writer, partial: Vec::new() }
+    }
+
+    /// Sends a request and waits for its answer; events that come first go to `watch`.
+    pub(super) async fn exchange(
+        &mut self,
+        request: &Request,
+        watch: &mut Watch,
+    ) -> Result<Result<Value, Fault>, Lost> {
+        let id = format!("req_{}", Ulid::generate());
+        let mut line = request.line(&id);
+        line.push('\n');
+        self.writer.write_all(line.as_bytes()).await?;
+        self.writer.flush().await?;
+        loop {
+            match self.read().await? {
+                Incoming::Response(response) if response.request_id == id => return Ok(response.outcome),
+                Incoming::Event(event) => watch.take(*event),
+                Incoming::Response(_) | Incoming::Unknown => {}
+            }
+        }
+    }
+
+    /// Reads the next message; a reading that is given up half-way loses nothing.
+    pub(super) async fn read(&mut self) -> Result<Incoming, Lost> {
+        loop {
+            let line = self.line().await?;
+            if !line.trim().is_empty() {
+                return Ok(read(line)?);
+            }
+        }
+    }
+
+    async fn line(&mut self) -> Result<String, Lost> {
+        loop {
+            let chunk = self.reader.fill_buf().await?;
+            if chunk.is_empty() {
+                return Err(Lost::Closed);
+            }
+            let end = memchr::memchr(b'\n', chunk);
+            let taken = end.map_or(chunk.len(), |at| at + 1);
+            self.partial.extend_from_slice(&chunk[..end.unwrap_or(chunk.len())]);
+            self.reader.consume(taken);
+            if self.partial.len() > LONGEST_LINE {
+                return Err(Lost::Endless);
+            }
+            if end.is_some() {
+                let bytes = std::mem::take(&mut self.partial);
+                return String::from_utf8(bytes)
+                    .map_err(|error| Lost::Broken(io::Error::new(io::ErrorKind::InvalidData, error)));
+            }
+        }
+    }
+}

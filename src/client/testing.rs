@@ -1,0 +1,132 @@
+//! A daemon on a real socket that does what a test's script says.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::*;
+use crate::transport::local::Directory;
+
+/// A daemon that does what its script says.
+pub(crate) struct Daemon {
+    pub(crate) dir: TempDir,
+    pub(crate) socket: PathBuf,
+    listener: UnixListener,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+impl Daemon {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("pushd.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        Self { dir, socket, listener, notices: Arc::default() }
+    }
+
+    /// Moves the socket away, as if nobody listened.
+    pub(crate) fn hide(&self) -> PathBuf {
+        let away = self.dir.path().join("away.sock");
+        std::fs::rename(&self.socket, &away).unwrap();
+        away
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let notices = Arc::clone(&self.notices);
+        Settings {
+            address: Address {
+                socket: self.socket.clone(),
+                lock: self.dir.path().join("pushd.lock"),
+                pid: self.dir.path().join("pushd.pid"),
+                directory: Directory::Chosen,
+            },
+            missing: Missing::Leave,
+            version: "0.0.1",
+            environment: Environment::new(),
+            patience: Duration::from_secs(20),
+            notices: Box::new(move |notice| notices.lock().unwrap().push(notice)),
+        }
+    }
+
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        self.notices.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn greet(&self, version: &str) -> Peer {
+        let (stream, _) = self.listener.accept().await.unwrap();
+        let mut peer = Peer::new(stream);
+        let hello = peer.request("hello").await;
+        peer.answer(&hello, json!({"runtimeName": "pushd", "runtimeVersion": version})).await;
+        peer
+    }
+}
+
+/// One connection, from the daemon's side.
+pub(crate) struct Peer {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    writer: OwnedWriteHalf,
+}
+
+impl Peer {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self { lines: BufReader::new(reader).lines(), writer }
+    }
+
+    pub(crate) async fn request(&mut self, kind: &str) -> Value {
+        let line = self.lines.next_line().await.unwrap().expect("a request");
+        let request: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(request["type"], kind);
+        request
+    }
+
+    pub(crate) async fn answer(&mut self, request: &Value, payload: Value) {
+        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
+            "type": request["type"], "ok": true, "payload": payload, "error": null}))
+            .await;
+    }
+
+    pub(crate) async fn refuse(&mut self, request: &Value, code: &str) {
+        self.say(json!({"v": "push.runtime.v1", "kind": "response", "requestId": request["requestId"],
+            "type": request["type"], "ok": false, "payload": {},
+            "error": {"code": code, "message": "no", "retryable": false}}))
+            .await;
+    }
+
+    pub(crate) async fn event(&mut self, seq: u64) {
+        self.say(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "seq": seq, "ts": 1,
+            "type": "status", "payload": {}}))
+            .await;
+    }
+
+    /// Sends an event of the run `r` of the session `s`.
+    pub(crate) async fn run_event(&mut self, seq: u64, kind: &str, payload: Value) {
+        self.say(json!({"v": "push.runtime.v1", "kind": "event", "sessionId": "s", "runId": "r", "seq": seq,
+            "ts": 1, "type": kind, "payload": payload}))
+            .await;
+    }
+
+    pub(crate) async fn say(&mut self, message: Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+}
+
+/// Says what is sent again.
+pub(crate) fn replay(from: u64, to: u64) -> Value {
+    json!({"fromSeq": from, "toSeq": to, "completed": true, "gap": false})
+}
+
+/// Starts a daemon with a script.
+pub(crate) fn shell(script: &str) -> Missing {
+    Missing::Start(Launch { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] })
+}
+
+/// Waits, but not for ever.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), work).await.expect("it takes too long")
+}

@@ -1,0 +1,76 @@
+//! Processes as Unix has them.
+
+use std::fs;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdout, setsid};
+
+/// Lets `command` begin a life of its own: another session, the root directory, no descriptor but its first three.
+pub(super) fn detach(command: &mut Command) {
+    keep_descriptors_from_children();
+    command.current_dir("/");
+    leave_the_session(command);
+}
+
+#[expect(unsafe_code, reason = "a new session can only be begun between fork and exec")]
+fn leave_the_session(command: &mut Command) {
+    // SAFETY: the closure makes one system call, which is safe after a fork, and allocates nothing.
+    unsafe {
+        command.pre_exec(|| setsid().map(drop).map_err(io::Error::from));
+    }
+}
+
+/// Marks every descriptor beyond the first three as not to be inherited.
+///
+/// Those which we opened are marked already; a shell, a test runner or an editor may have left us others, and a daemon
+/// that keeps their pipes open keeps their readers waiting.
+fn keep_descriptors_from_children() {
+    match fs::read_dir("/dev/fd") {
+        Ok(entries) => {
+            let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            numbers.filter(|fd| *fd > 2).for_each(close_on_exec);
+        }
+        Err(_) => (3..1024).for_each(close_on_exec),
+    }
+}
+
+#[expect(unsafe_code, reason = "inherited descriptors have no owner to borrow them from")]
+fn close_on_exec(fd: RawFd) {
+    // SAFETY: the call takes and returns integers; for a number that is no open descriptor it fails and changes nothing.
+    unsafe {
+        libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+    }
+}
+
+/// Points standard output and standard error to nowhere, so that whoever reads them sees their end.
+pub(super) fn let_go_of_output() -> io::Result<()> {
+    let nowhere = fs::OpenOptions::new().write(true).open("/dev/null")?;
+    dup2_stdout(&nowhere)?;
+    dup2_stderr(&nowhere)?;
+    Ok(())
+}
+
+/// Ends a process at once.
+///
+/// The caller must know that the number still is that of the process it means.
+pub fn end_process(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill(Pid::from_raw(pid), Signal::SIGKILL)?)
+}
+
+/// Returns whether a process is there and has not ended.
+///
+/// One that has ended and that nobody has asked about yet is still listed; it counts as gone.
+pub fn process_is_alive(pid: u32) -> bool {
+    let Some(number) = i32::try_from(pid).ok().filter(|pid| *pid > 1) else { return false };
+    let listed = kill(Pid::from_raw(number), None) != Err(Errno::ESRCH);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ended = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']));
+    listed && !ended
+}

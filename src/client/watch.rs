@@ -1,0 +1,162 @@
+//! Which sessions are watched, how far each was seen, and the events that wait to be taken.
+//!
+//! Pure. An event is handed out at most once: whatever the daemon sends again after a reconnection is dropped by its
+//! position.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::Value;
+
+use crate::adapter::push::client::Event;
+
+/// What an attached client wants to be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything its user may.
+    Full,
+    /// Watch alone.
+    ReadOnly,
+}
+
+/// What the daemon says it will send again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// The first position that may come.
+    pub from: u64,
+    /// The last position there was.
+    pub to: u64,
+    /// Whether events before that are gone, so that a snapshot comes in their place.
+    pub gap: bool,
+}
+
+impl Attached {
+    /// Reads the payload of an answer to `attach_session`.
+    pub(super) fn read(payload: &Value) -> Self {
+        let number = |name| payload.pointer(name).and_then(Value::as_u64).unwrap_or_default();
+        Self {
+            from: number("/replay/fromSeq"),
+            to: number("/replay/toSeq"),
+            gap: payload.pointer("/replay/gap").and_then(Value::as_bool).unwrap_or_default(),
+        }
+    }
+}
+
+/// How far one session was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    /// The last event that was taken in.
+    pub(super) seen: u64,
+    /// How it is attached.
+    pub(super) access: Access,
+}
+
+/// The watched sessions and what waits of them.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    sessions: BTreeMap<String, Position>,
+    waiting: VecDeque<Event>,
+}
+
+impl Watch {
+    /// Takes events of `session` after `seen`; without this they are dropped.
+    pub(super) fn expect(&mut self, session: &str, seen: u64, access: Access) {
+        self.sessions.insert(session.to_owned(), Position { seen, access });
+    }
+
+    /// Notes that the daemon will send everything after `seen` once more.
+    ///
+    /// What waits beyond it is dropped, because it comes again. After a gap the daemon's numbers are a new beginning:
+    /// they may be lower than what this client remembers.
+    pub(super) fn rewind(&mut self, session: &str, seen: u64, access: Access, attached: Attached) {
+        self.waiting.retain(|event| event.session != session || event.seq <= seen);
+        self.expect(session, if attached.gap { 0 } else { seen }, access);
+    }
+
+    /// Takes an event in, unless it was seen or nobody watches its session.
+    pub(super) fn take(&mut self, event: Event) {
+        let Some(position) = self.sessions.get_mut(&event.session) else { return };
+        if event.seq > position.seen {
+            position.seen = event.seq;
+            self.waiting.push_back(event);
+        }
+    }
+
+    /// Returns the oldest waiting event.
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.waiting.pop_front()
+    }
+
+    /// Returns how far each session was seen.
+    pub(super) fn positions(&self) -> Vec<(String, Position)> {
+        self.sessions.iter().map(|(session, position)| (session.clone(), *position)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_handed_out_once_however_often_it_comes() {
+        let mut watch = watching("s", 0);
+        for seq in [1, 2, 2, 1, 3, 3] {
+            watch.take(event("s", seq));
+        }
+        assert_eq!(drain(&mut watch), [1, 2, 3]);
+        watch.take(event("s", 3));
+        assert_eq!(drain(&mut watch), [0; 0]);
+    }
+
+    #[test]
+    fn positions_are_kept_for_each_session_apart() {
+        let mut watch = watching("a", 5);
+        watch.expect("b", 0, Access::ReadOnly);
+        watch.take(event("a", 5));
+        watch.take(event("b", 5));
+        watch.take(event("nobody's", 9));
+        assert_eq!(drain(&mut watch), [5]);
+        let seen: Vec<_> = watch.positions().into_iter().map(|(name, at)| (name, at.seen)).collect();
+        assert_eq!(seen, [("a".to_owned(), 5), ("b".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_second_attach_drops_what_will_come_again() {
+        let mut watch = watching("s", 0);
+        watch.take(event("s", 50));
+        watch.rewind("s", 0, Access::Full, Attached { from: 1, to: 50, gap: false });
+        for seq in [1, 2, 50] {
+            watch.take(event("s", seq));
+        }
+        assert_eq!(drain(&mut watch), [1, 2, 50]);
+    }
+
+    #[test]
+    fn after_a_gap_lower_numbers_are_news() {
+        let mut watch = watching("s", 900);
+        watch.rewind("s", 900, Access::Full, Attached { from: 0, to: 10, gap: true });
+        watch.take(event("s", 11));
+        assert_eq!(drain(&mut watch), [11]);
+    }
+
+    fn watching(session: &str, seen: u64) -> Watch {
+        let mut watch = Watch::default();
+        watch.expect(session, seen, Access::Full);
+        watch
+    }
+
+    fn drain(watch: &mut Watch) -> Vec<u64> {
+        std::iter::from_fn(|| watch.pop()).map(|event| event.seq).collect()
+    }
+
+    fn event(session: &str, seq: u64) -> Event {
+        Event {
+            session: session.to_owned(),
+            run: None,
+            seq,
+            at: 0,
+            kind: "status".to_owned(),
+            payload: Value::Null,
+            line: String::new(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Processes as Windows has them.
+
+use std::io;
+use std::os::windows::process::CommandExt;
+use std::process::Command;
+
+use windows_sys::Win32::Foundation::{CloseHandle, WAIT_TIMEOUT};
+use windows_sys::Win32::System::Threading::{
+    CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS, OpenProcess, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+    TerminateProcess, WaitForSingleObject,
+};
+
+/// Lets `command` begin a life of its own, without a console and in the root directory.
+pub(super) fn detach(command: &mut Command) {
+    command.current_dir(r"\").creation_flags(DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP);
+}
+
+/// Leaves standard output as it is: the reader goes by the line it gets, not by the end.
+pub(super) fn let_go_of_output() -> io::Result<()> {
+    Ok(())
+}
+
+/// Ends a process at once.
+///
+/// The caller must know that the number still is that of the process it means.
+#[expect(unsafe_code, reason = "the standard library ends only its own children")]
+pub fn end_process(pid: u32) -> io::Result<()> {
+    // SAFETY: the handle is checked before use, used by nobody else and closed once.
+    unsafe {
+        let process = OpenProcess(PROCESS_TERMINATE, 0, pid);
+        if process.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let ended = TerminateProcess(process, 1);
+        let outcome = if ended == 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        CloseHandle(process);
+        outcome
+    }
+}
+
+/// Returns whether a process is there and has not ended.
+#[expect(unsafe_code, reason = "the standard library watches only its own children")]
+pub fn process_is_alive(pid: u32) -> bool {
+    // SAFETY: the handle is checked before use, used by nobody else and closed once.
+    unsafe {
+        let process = OpenProcess(PROCESS_SYNCHRONIZE, 0, pid);
+        if process.is_null() {
+            return false;
+        }
+        let alive = WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+        CloseHandle(process);
+        alive
+    }
+}
