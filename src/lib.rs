@@ -13,6 +13,7 @@
 //! - [`client`]: finds or starts the daemon, asks, watches, reconnects.
 //! - [`cli`]: one file a verb.
 //! - [`config`]: paths, limits, environment.
+//! - [`observe`]: what the daemon writes down about itself.
 
 pub mod adapter;
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod config;
 pub mod daemon;
 pub mod journal;
 pub mod kernel;
+pub mod observe;
 pub mod provider;
 pub mod redact;
 pub mod sandbox;

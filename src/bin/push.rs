@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use pushd::cli::{self, Serve};
 use pushd::sandbox::keeper;
+use pushd::{daemon, observe};
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
@@ -12,10 +13,21 @@ fn main() -> ExitCode {
     cli::main(serve)
 }
 
-/// Becomes the daemon.
-fn serve(_serve: Serve) -> ExitCode {
-    // Call site of the daemon, which calls `Announcement::ready` when it listens and `Announcement::in_use` when
-    // another one holds the lock.
-    eprintln!("this build has no daemon in it");
-    ExitCode::from(69)
+/// Becomes the daemon, and tells the client that started it how that went.
+fn serve(serve: Serve) -> ExitCode {
+    let mut announcement = serve.announcement;
+    let ended = daemon::start(|| {
+        // A client that did not wait for the word needs none.
+        let _ = announcement.take().map(|announcement| announcement.ready());
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let told = announcement.take_if(|_| error.is_in_use()).map(|announcement| announcement.in_use());
+            if told.is_none() {
+                observe::report(&error);
+            }
+            ExitCode::FAILURE
+        }
+    }
 }

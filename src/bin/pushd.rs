@@ -1,1 +1,26 @@
-fn main() {}
+//! pushd: the daemon under its own name, in the foreground, as service managers start it.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pushd::sandbox::keeper;
+use pushd::{daemon, observe};
+
+/// The runtime daemon for coding agents, in the foreground; `push` is its client
+#[derive(Debug, Parser)]
+#[command(name = "pushd", version)]
+struct Args {}
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
+        return keeper::main();
+    }
+    let Args {} = Args::parse();
+    match daemon::start(|| {}) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            observe::report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -16,6 +16,7 @@ pub mod outbox;
 mod reading;
 mod requests;
 pub mod server;
+mod start;
 pub mod world;
 mod writing;
 
@@ -27,3 +28,4 @@ mod os;
 mod os;
 
 pub use life::{Config, RunError, Signal, run};
+pub use start::{StartError, start};

@@ -1,0 +1,83 @@
+//! What the daemon writes down about itself: rotating files of bounded size, fields and ids, no secret at any level.
+//!
+//! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::daemon=trace` and so on). Texts of users and
+//! arguments of tools appear at no level; what a library might say still passes the redactor.
+
+mod rolling;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::Path;
+
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+
+use crate::redact::Redactor;
+use rolling::Rolling;
+
+/// The variable that sets what is written.
+const VARIABLE: &str = "PUSH_LOG";
+/// How large a log file may become.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// How many full ones are kept.
+const KEPT_FILES: usize = 4;
+
+/// Begins to write into `directory`; what is still in memory is written when the guard is dropped.
+pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
+    let rolling = Rolling::open(directory, FILE_BYTES, KEPT_FILES)?;
+    let safe = Redacting { redactor: Redactor::default(), to: rolling };
+    let (writer, guard) = tracing_appender::non_blocking(safe);
+    let filter = std::env::var(VARIABLE).ok().and_then(|text| EnvFilter::try_new(text).ok());
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("info")))
+        .with_writer(writer)
+        .with_ansi(false)
+        .finish();
+    // A second daemon in one process, as tests start them, writes into the log of the first.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    Ok(guard)
+}
+
+/// Says on standard error why something failed, with everything that led to it.
+pub fn report(error: &(dyn Error + 'static)) {
+    let mut text = format!("pushd: {error}");
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    // There is nobody left to tell if that fails.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Passes each record on without the shapes of secrets.
+struct Redacting<W> {
+    redactor: Redactor,
+    to: W,
+}
+
+impl<W: Write> Write for Redacting<W> {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(record);
+        self.to.write_all(self.redactor.text(&text).as_bytes())?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_loses_the_shapes_of_secrets() {
+        let mut log = Redacting { redactor: Redactor::default(), to: Vec::new() };
+        log.write_all(b"token=ghp_0123456789abcdefghijklmnopqrstuvwxyz went by\n").unwrap();
+        let text = String::from_utf8(log.to).unwrap();
+        assert!(!text.contains("ghp_0123"), "{text}");
+        assert!(text.ends_with("went by\n"), "{text}");
+    }
+}

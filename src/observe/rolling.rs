@@ -1,0 +1,100 @@
+//! A log of bounded size: `pushd.log` is written, and `pushd.1.log`, `pushd.2.log` … are the full ones before it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that makes room for itself.
+pub(super) struct Rolling {
+    directory: PathBuf,
+    file: File,
+    written: u64,
+    limit: u64,
+    kept: usize,
+}
+
+impl Rolling {
+    /// Opens the log in `directory`, which is made if need be; it goes on where an earlier daemon stopped.
+    pub(super) fn open(directory: &Path, limit: u64, kept: usize) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let file = open(&current(directory))?;
+        let written = file.metadata()?.len();
+        Ok(Self { directory: directory.to_path_buf(), file, written, limit, kept })
+    }
+
+    fn roll(&mut self) -> io::Result<()> {
+        for number in (1..=self.kept).rev() {
+            let from = match number {
+                1 => current(&self.directory),
+                _ => full(&self.directory, number - 1),
+            };
+            // The oldest falls off the end; one that is missing leaves its place empty.
+            match fs::rename(from, full(&self.directory, number)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.file = open(&current(&self.directory))?;
+        self.written = 0;
+        Ok(())
+    }
+}
+
+impl Write for Rolling {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        if self.written > 0 && self.written + record.len() as u64 > self.limit {
+            self.roll()?;
+        }
+        self.file.write_all(record)?;
+        self.written += record.len() as u64;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn current(directory: &Path) -> PathBuf {
+    directory.join("pushd.log")
+}
+
+fn full(directory: &Path, number: usize) -> PathBuf {
+    directory.join(format!("pushd.{number}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_never_takes_more_than_its_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = Rolling::open(directory.path(), 100, 2).unwrap();
+        for number in 0..100 {
+            log.write_all(format!("record number {number:03}\n").as_bytes()).unwrap();
+        }
+        let mut names: Vec<_> = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .inspect(|entry| assert!(entry.metadata().unwrap().len() <= 100))
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["pushd.1.log", "pushd.2.log", "pushd.log"]);
+        let newest = fs::read_to_string(current(directory.path())).unwrap();
+        assert!(newest.ends_with("record number 099\n"), "{newest}");
+    }
+
+    #[test]
+    fn a_later_daemon_goes_on_in_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        Rolling::open(directory.path(), 100, 2).unwrap().write_all(b"first\n").unwrap();
+        Rolling::open(directory.path(), 100, 2).unwrap().write_all(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(current(directory.path())).unwrap(), "first\nsecond\n");
+    }
+}
