@@ -107,7 +107,7 @@ impl Batch {
     }
 }
 
-/// What a session begins with.
+/// What a session begins with; its state and summary are empty until a meta comes.
 #[derive(Clone)]
 pub struct Create {
     /// The digest of the token that attaches to it.

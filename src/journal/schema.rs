@@ -51,7 +51,11 @@ pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<u64> {
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     for (version, statements) in MIGRATIONS {
+        if number(connection, "user_version")? >= *version {
+            continue;
+        }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have been quicker.
         if number(&transaction, "user_version")? < *version {
             transaction.execute_batch(statements)?;
             transaction.pragma_update(None, "application_id", OWNER)?;

@@ -198,14 +198,17 @@ impl Writer {
         &mut self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
+        let changes = self.connection.total_changes();
         let outcome = self.execute("BEGIN IMMEDIATE").map_err(E::from).and_then(|()| {
             let value = work(&self.connection)?;
             self.execute("COMMIT")?;
             Ok(value)
         });
         if outcome.is_ok() {
-            self.dirty.get_or_insert_with(Instant::now);
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            if self.connection.total_changes() != changes {
+                self.dirty.get_or_insert_with(Instant::now);
+            }
         } else if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {

@@ -145,6 +145,24 @@ async fn a_held_database_is_busy_and_then_works_again() {
 }
 
 #[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
+    let bound = |connection: &Connection| {
+        connection
+            .pragma_update_and_check(None, "max_page_count", 40, |row| row.get::<_, i64>(0))
+            .map(drop)
+            .expect("a bound on the size");
+    };
+    let place = Place::prepared(Options::default(), bound, || Ok(()));
+    place.history("s1", &[(1, 1)]).await;
+    let large = Block { bytes: Bytes::from(vec![b'x'; 200 * 1024]), ..block(2, 2) };
+    let refused = place.commit(synced(Batch { block: Some(large), ..Batch::new("s1".into()) })).await;
+    assert!(matches!(refused, Err(CommitError::Full)), "{refused:?}");
+    place.commit(synced(appending("s1", 2, 2))).await.expect("what fits is kept");
+    assert_eq!(place.text("s1", 1 << 20).await, lines(1, 2).into_bytes());
+    assert!(!place.journal.stats().failed);
+}
+
+#[tokio::test]
 async fn what_is_written_is_synced_soon_and_only_once() {
     let place = Place::new();
     place.commit(created("s1")).await.expect("kept");

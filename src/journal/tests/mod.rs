@@ -34,9 +34,19 @@ impl Place {
 
     /// A journal whose log is synced by `sync`.
     fn with_sync(options: Options, sync: impl FnMut() -> io::Result<()> + Send + 'static) -> Self {
+        Self::prepared(options, |_| (), sync)
+    }
+
+    /// A journal whose connection was seen by `prepare`.
+    fn prepared(
+        options: Options,
+        prepare: impl FnOnce(&Connection),
+        sync: impl FnMut() -> io::Result<()> + Send + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (database, log) = (dir.path().join(DATABASE), dir.path().join(LOG));
         let connection = schema::open(&database, &options).expect("a database");
+        prepare(&connection);
         let journal = Journal::start(database, log, connection, options, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
