@@ -4,9 +4,9 @@
 //! them in, and the shapes of tokens, keys and credentials. How it works, and why a secret cut up into chunks cannot
 //! pass:
 //!
-//! - A [`scan::Scan`] reads the text once, byte by byte, and reports regions to hide. All it knows is the text before
+//! - A scan reads the text once, byte by byte, and reports regions to hide. All it knows is the text before
 //!   the byte, so its report cannot depend on how the text was cut.
-//! - A [`stream::Paint`] joins regions which overlap or touch, and puts one marker in the place of each.
+//! - A brush joins regions which overlap or touch, and puts one marker in the place of each.
 //! - A stream shows what lies before the first byte that a region might still claim. Whole texts go the same way in
 //!   one piece, so both give the same text.
 //!

@@ -14,6 +14,8 @@ const HOST: usize = 256;
 pub(super) struct Url {
     user: Vec<u8>,
     password: Option<(usize, Vec<u8>)>,
+    /// Whether the password holds anything but digits, and so is no port.
+    beyond_digits: bool,
     /// How many bytes came after the last at-sign.
     after: Option<usize>,
 }
@@ -46,9 +48,9 @@ impl Url {
             *after += 1;
             return !b"/?#".contains(&byte) && *after <= HOST;
         }
-        let port = password.iter().all(u8::is_ascii_digit);
         password.push(byte);
-        let ended = port && b"/?#,;)]}|".contains(&byte);
+        let ended = !self.beyond_digits && b"/?#,;)]}|".contains(&byte);
+        self.beyond_digits |= !byte.is_ascii_digit();
         !ended && !password.ends_with(MARKER.as_bytes()) && password.len() <= USER_INFO
     }
 }
