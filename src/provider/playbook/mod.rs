@@ -51,7 +51,8 @@ enum Next {
 
 /// Decides what comes next from what is done.
 fn next(turn: &Turn) -> Next {
-    let problems = problems(&parse(&turn.text));
+    let items = parse(&turn.text);
+    let problems: Vec<_> = parse::problems(&items).map(|(line, text)| problem(line, text)).collect();
     if !problems.is_empty() {
         return Next::Finish(failed("INVALID_PLAYBOOK", &problems.join("; ")));
     }
@@ -62,7 +63,7 @@ fn next(turn: &Turn) -> Next {
     }
     match plan.get(done) {
         Some(item) => begin(item),
-        None if steps(&plan) == 0 => Next::Finish(failed("PROVIDER_NOT_CONFIGURED", NO_STEPS)),
+        None if !parse::has_steps(&plan) => Next::Finish(failed("PROVIDER_NOT_CONFIGURED", NO_STEPS)),
         None => Next::Finish(success(steps(&plan))),
     }
 }
@@ -141,14 +142,6 @@ fn broken_off(plan: &[Item], last: usize, settlement: Option<&Settlement>) -> Op
 
 fn steps(items: &[Item]) -> usize {
     items.iter().filter(|item| !matches!(item, Item::Say(_) | Item::Problem { .. })).count()
-}
-
-fn problems(items: &[Item]) -> Vec<String> {
-    let problems = items.iter().filter_map(|item| match item {
-        Item::Problem { line, text } => Some(problem(*line, text)),
-        Item::Say(_) | Item::Exec { .. } | Item::Write { .. } | Item::Read { .. } => None,
-    });
-    problems.collect()
 }
 
 fn problem(line: usize, text: &str) -> String {
