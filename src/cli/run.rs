@@ -24,9 +24,9 @@ use crate::client::{Access, Client, Repository, Request};
 /// Run a message to its end
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; 64 bad usage, 69 the
-daemon cannot be reached. Ctrl-C cancels the run, a second one leaves at once. A closed terminal leaves the run alone:
-`push attach @last` goes on with it.
+The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; \
+64 is bad usage, 69 a daemon that cannot be reached. Ctrl-C cancels the run, a second one leaves at once. \
+A closed terminal leaves the run alone: `push attach @last` goes on with it.
 
 Examples:
   push run '$ make test'
