@@ -1,6 +1,8 @@
 //! Seeded random walks over the kernel: after every input, all of its promises hold.
 //!
 //! `PUSH_WALKS` sets the number of seeds, `PUSH_WALK_SEED` walks one of them alone.
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a walk looks at what it checks and at nothing else")]
 
 #[path = "support/random.rs"]
 mod random;

@@ -17,13 +17,13 @@ use super::os;
 use super::server::{Connection, Server};
 use super::world::{Closing, World};
 use crate::config::limits::Limits;
-use crate::config::paths::{Paths, SocketPlace};
+use crate::config::paths::Paths;
 use crate::journal::{CommitError, Journal, OpenError, Options};
 use crate::kernel::id::ParticipantId;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
-use crate::transport::local::{AcceptError, Address, BindError, Directory, Listener};
+use crate::transport::local::{AcceptError, BindError, Listener};
 
 /// What a daemon is told at its start.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub enum RunError {
 /// `ready` is called when clients can connect.
 pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
-    let listener = Listener::bind(&address(&config.paths))?;
+    let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
     let journal = Journal::open(&config.paths.state, Options::default())?;
@@ -107,19 +107,6 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
     let playbook: Arc<dyn Provider> = Arc::new(Playbook);
     BTreeMap::from([(playbook.name(), playbook)])
-}
-
-/// Returns where a daemon with these paths listens.
-pub fn address(paths: &Paths) -> Address {
-    Address {
-        socket: paths.socket.clone(),
-        lock: paths.lock.clone(),
-        pid: paths.pid.clone(),
-        directory: match paths.socket_place {
-            SocketPlace::Default => Directory::Default,
-            SocketPlace::Chosen => Directory::Chosen,
-        },
-    }
 }
 
 fn claim_state(state: &Path) -> Result<File, RunError> {
