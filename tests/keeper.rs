@@ -306,10 +306,10 @@ async fn a_step_inherits_three_descriptors_and_plain_signals() {
     let leaky = fs::File::open("/dev/null").unwrap();
     let leaked = nix::fcntl::fcntl(&leaky, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()));
     leaked.unwrap();
-    let (listed, _) = run.says("ls -l /proc/$$/fd | sed -n 's/.* \\([0-9]* -> .*\\)/\\1/p'").await;
-    let listed: Vec<&str> = listed.lines().collect();
-    assert_eq!(listed.len(), 3, "{listed:?}");
-    assert_eq!(listed[0], "0 -> /dev/null");
+    let (listed, _) = run.says("ls -l /proc/$$/fd; :").await;
+    let listed: Vec<&str> = listed.lines().filter(|line| line.contains("->")).collect();
+    assert_eq!(listed.len(), 3, "{listed:#?}");
+    assert!(listed[0].ends_with(" 0 -> /dev/null"), "{listed:#?}");
     let (signals, _) = run.says("grep -E '^Sig(Ign|Blk)' /proc/self/status | cut -f2").await;
     // Two more belong to the C library, which lets nobody set them.
     for set in signals.lines() {
@@ -366,7 +366,7 @@ async fn two_hundred_steps_leave_no_process_descriptor_or_cgroup() {
     }
     run.leaves_nothing().await;
     assert_eq!(children_of(std::process::id()), []);
-    run.until(|| descriptors() <= before).await;
+    run.until(|| descriptors() < before).await;
     let keepers: Vec<u32> = keepers.into_iter().collect();
     assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());
 }
