@@ -2,6 +2,7 @@
 //!
 //! Every step carries a mark in its environment, by which its processes are found in `/proc` wherever they went.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what a test cannot set up is a failure of the test")]
 
 use std::collections::BTreeSet;
 use std::fs;
