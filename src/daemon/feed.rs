@@ -108,6 +108,13 @@ impl Feed {
         self.lock().listeners.retain(|known| known.id() != listener);
     }
 
+    /// Ends the connections of all listeners.
+    pub fn hang_up(&self) {
+        for listener in std::mem::take(&mut self.lock().listeners) {
+            listener.close();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

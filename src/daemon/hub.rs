@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::checkpoint;
-use super::lane::{Beginning, Lane, LaneHandle};
+use super::lane::{Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
 use crate::adapter::push::record::{self, RecordError};
 use crate::journal::{Create, ReadError, Stored};
@@ -108,16 +108,6 @@ impl Hub {
         }
     }
 
-    /// Forgets a lane that wants to park, unless something is on its way to it.
-    pub fn forget(&self, id: &SessionId, is_quiet: impl FnOnce() -> bool) -> bool {
-        let mut lanes = self.lock();
-        let quiet = is_quiet();
-        if quiet {
-            lanes.remove(id);
-        }
-        quiet
-    }
-
     /// Returns all lanes.
     pub fn lanes(&self) -> Vec<LaneHandle> {
         self.lock().values().cloned().collect()
@@ -172,9 +162,15 @@ impl Hub {
         let hub = Arc::clone(self);
         let id = id.clone();
         let running = tokio::spawn(lane.run(Arc::clone(self)));
+        let over = handle.clone();
         tokio::spawn(async move {
-            if let Err(panic) = running.await {
-                error!(session = %id, %panic, "a lane broke");
+            match running.await {
+                Ok(Ended::Parked | Ended::Closed) => {}
+                Ok(Ended::Broken) => over.hang_up(),
+                Err(panic) => {
+                    error!(session = %id, %panic, "a lane broke");
+                    over.hang_up();
+                }
             }
             hub.lane_ended(&id);
         });

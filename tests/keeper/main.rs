@@ -214,7 +214,7 @@ async fn the_time_limit_ends_the_whole_step() {
         let (end, said) = tokio::join!(run.tree.run(step, out), collect(heard));
         assert_eq!(end.unwrap(), StepEnd::TimedOut);
         assert_eq!(said.0, b"before\n");
-        assert_eq!(run.marked(), []);
+        assert_eq!(run.marked(), [0_u32; 0]);
         assert_eq!(run.end("exit 5").await, StepEnd::Exited(5));
         run.leaves_nothing().await;
     }
@@ -383,7 +383,7 @@ async fn two_hundred_steps_leave_no_process_descriptor_or_cgroup() {
         keepers.insert(said.trim().parse().unwrap());
     }
     run.leaves_nothing().await;
-    assert_eq!(children_of(std::process::id()), []);
+    assert_eq!(children_of(std::process::id()), [0_u32; 0]);
     run.until(|| descriptors() < before).await;
     let keepers: Vec<u32> = keepers.into_iter().collect();
     assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());

@@ -75,7 +75,7 @@ impl Run {
     pub(crate) async fn leaves_nothing(&self) {
         let stopped = self.tree.stop(Duration::from_secs(20)).await;
         assert_eq!(stopped, Ok(()));
-        assert_eq!(self.marked(), []);
+        assert_eq!(self.marked(), [0_u32; 0]);
     }
 
     pub(crate) async fn until(&self, mut reached: impl FnMut() -> bool) {

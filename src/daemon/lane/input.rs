@@ -137,6 +137,11 @@ impl LaneHandle {
         }
     }
 
+    /// Ends the connections of all listeners: the lane broke, and they come back to the next one.
+    pub fn hang_up(&self) {
+        self.feed.hang_up();
+    }
+
     /// Returns the session.
     pub const fn id(&self) -> &SessionId {
         &self.id
