@@ -26,6 +26,8 @@ use random::Random;
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
+/// Every so many walks, the codecs are walked too: they cost more than the kernel.
+const CODED: u64 = 5;
 /// Seeds that once found something; they are walked for ever.
 const KEPT_SEEDS: [u64; 3] = [7, 4_242, 31_337];
 
@@ -239,6 +241,9 @@ impl Walk {
             Some(run) => run.calls.values().map(|call| call.intention.call.clone()).collect(),
             None => Vec::new(),
         };
+        if self.seed.is_multiple_of(CODED) {
+            self.check_codecs();
+        }
         let whole = Session::restore(LIMITS, State::default(), &self.journal, self.reserved, Seq::ZERO);
         let (at, checkpoint) =
             self.checkpoints[self.random.below(self.checkpoints.len() as u64) as usize].clone();
