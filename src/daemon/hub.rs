@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::checkpoint;
-use super::lane::{Beginning, Lane, LaneHandle};
+use super::lane::{Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
 use crate::adapter::push::record::{self, RecordError};
 use crate::journal::{Create, ReadError, Stored};
@@ -40,6 +41,9 @@ pub enum LoadError {
         source: RecordError,
     },
 }
+
+/// How long a session that broke rests before it is brought back unasked.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The lanes of a daemon.
 pub struct Hub {
@@ -84,10 +88,12 @@ impl Hub {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
+        // A lane that broke is still listed, with those who listened to it.
+        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
         let session =
             self.restore(stored).map_err(|source| LoadError::Record { session: id.clone(), source })?;
         info!(session = %id, seq = %session.state().last_seq, "session loaded");
-        Ok(Some(self.start(id, session, Beginning::Restored { token_hash })))
+        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners })))
     }
 
     /// Starts the lane of a new session.
@@ -173,12 +179,34 @@ impl Hub {
         let id = id.clone();
         let running = tokio::spawn(lane.run(Arc::clone(self)));
         tokio::spawn(async move {
-            if let Err(panic) = running.await {
+            let ended = running.await.unwrap_or_else(|panic| {
                 error!(session = %id, %panic, "a lane broke");
+                Ended::Broken
+            });
+            if ended == Ended::Broken {
+                hub.bring_back(&id).await;
             }
             hub.lane_ended(&id);
         });
         handle
+    }
+
+    /// Gives a session that broke its next life, unless nobody waits for it.
+    async fn bring_back(self: &Arc<Self>, id: &SessionId) {
+        let waited_for = |lane: &LaneHandle| {
+            !lane.listeners().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
+        };
+        while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
+            // What broke it may last: a full disk is not asked a thousand times a second.
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.world.closing.wait() => return,
+            }
+            match self.lane(id).await {
+                Ok(_) => return,
+                Err(error) => error!(session = %id, %error, "a broken session could not be brought back"),
+            }
+        }
     }
 
     fn lane_ended(&self, id: &SessionId) {
