@@ -122,6 +122,13 @@ impl Daemon {
         self.home.path().join(".push/state/pushd.db")
     }
 
+    /// What the daemon has written into its logs.
+    pub(crate) fn log(&self) -> String {
+        let files = std::fs::read_dir(self.home.path().join(".push/logs")).expect("the logs");
+        let text = |file: std::fs::DirEntry| std::fs::read_to_string(file.path()).unwrap_or_default();
+        files.flatten().map(text).collect()
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client::connect(&self.socket())
     }
