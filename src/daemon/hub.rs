@@ -32,6 +32,9 @@ pub enum LoadError {
         /// What the journal said.
         source: ReadError,
     },
+    /// The daemon stops; a second lane of the session would write beside the one that is closing.
+    #[error("the daemon is stopping; try again in a moment")]
+    Closing,
     /// The journal holds something that is not an event.
     #[error("session {session} holds an event that cannot be read: {source}")]
     Record {
@@ -82,6 +85,9 @@ impl Hub {
         let _one_at_a_time = self.loading.lock().await;
         if let Some(lane) = self.resident(id) {
             return Ok(Some(lane));
+        }
+        if self.world.closing.has_begun() {
+            return Err(LoadError::Closing);
         }
         let stored = self.world.journal.load(id.clone()).await;
         let Some(stored) = stored.map_err(|source| LoadError::Read { session: id.clone(), source })? else {
