@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -170,6 +171,11 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the daemon reads");
+    }
+
+    /// Says nothing more, and still listens.
+    pub(crate) fn hang_up(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("the connection is there");
     }
 
     /// Sends a request and returns its id.
