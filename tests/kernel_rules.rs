@@ -6,9 +6,7 @@ use pushd::kernel::command::{
     Answer, Caller, Command, Decide, Gap, Phase, Private, Prompt, Repetition, Reply, Rights, Steer,
 };
 use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
-use pushd::kernel::event::{
-    Criterion, Decision, Ending, EventKind, Intention, Opening, Outcome, Purpose, Settlement,
-};
+use pushd::kernel::event::{Criterion, Decision, Ending, EventKind, Intention, Outcome, Purpose, Settlement};
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::refusal::Refusal;
@@ -262,7 +260,7 @@ impl Scene {
             minted: 0,
             gate: GateId::new("none"),
         };
-        scene.ask(Command::Open(Box::new(Opening::default()))).unwrap();
+        scene.ask(Command::Open(Box::default())).unwrap();
         scene
     }
 

@@ -29,6 +29,8 @@ pub enum Out {
         /// The last position not to be sent.
         after: Seq,
     },
+    /// Go on at the same place in the next life of a session that broke.
+    Follow(Arc<Feed>),
     /// Feed the connection no longer.
     Unsubscribe(SessionId),
 }

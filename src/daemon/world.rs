@@ -44,6 +44,11 @@ impl Closing {
         self.0.send_replace(true);
     }
 
+    /// Tells whether the word was given.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits until the word is given.
     pub async fn wait(&self) {
         // The sender is ours, so it cannot be gone.

@@ -7,6 +7,7 @@
 mod batch;
 mod execute;
 mod input;
+mod listening;
 mod memory;
 mod working;
 
@@ -15,12 +16,11 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info};
 
-use super::feed::{Block, Feed};
+use super::feed::{Block, Feed, Listener};
 use super::hub::Hub;
 use super::mint;
-use super::outbox::{Out, Outbox};
+use super::outbox::Outbox;
 use super::world::World;
-use crate::adapter::push::encode;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
 use crate::kernel::command::{Command, Phase};
 use crate::kernel::effect::{Effect, Ticket};
@@ -42,6 +42,8 @@ pub enum Beginning {
     Restored {
         /// What is kept of the token that attaches to it.
         token_hash: [u8; 32],
+        /// Who listened to it when it broke.
+        listeners: Vec<Listener>,
     },
 }
 
@@ -74,6 +76,8 @@ pub struct Lane {
     in_flight: Option<InFlight>,
     tickets: u64,
     create: Option<Create>,
+    /// Who is still to be taken over from the life before.
+    inherited: Vec<Listener>,
 }
 
 struct InFlight {
@@ -90,9 +94,9 @@ impl Lane {
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
         let (reports, reports_inbox) = mpsc::channel(limits.reports);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
-        let (create, token) = match beginning {
-            Beginning::New(create) => (Some(create.clone()), create.token_hash),
-            Beginning::Restored { token_hash } => (None, token_hash),
+        let (create, token, inherited) = match beginning {
+            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new()),
+            Beginning::Restored { token_hash, listeners } => (None, token_hash, listeners),
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
         let work = Work::new(id.clone(), Arc::clone(&world), reports);
@@ -111,6 +115,7 @@ impl Lane {
             in_flight: None,
             tickets: 0,
             create,
+            inherited,
         }
     }
 
@@ -122,6 +127,7 @@ impl Lane {
     /// Runs until the session is parked, the daemon stops, or the journal fails.
     pub async fn run(mut self, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
+            self.inherit();
             self.recover();
         }
         let ended = loop {
@@ -200,10 +206,7 @@ impl Lane {
     fn take(&mut self, input: LaneInput) {
         match input {
             LaneInput::Asked(asked) => self.asked(*asked),
-            LaneInput::Gone(who) => {
-                self.feed.remove(who);
-                self.apply(Input::Gone(who), None);
-            }
+            LaneInput::Gone(who) => self.gone(who),
         }
     }
 
@@ -219,6 +222,10 @@ impl Lane {
         self.gathering.expect(ticket, respond);
         self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
         self.memory.prune(self.session.state());
+        // The news that it is gone may have overtaken its command.
+        if outbox.is_closed() {
+            self.gone(outbox.id());
+        }
     }
 
     fn report(&mut self, reported: Reported) {
@@ -280,25 +287,6 @@ impl Lane {
         if run_ended {
             // A slow stream makes small blocks; nobody waits for them to be joined.
             drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
-        }
-    }
-
-    fn give(&self, answer: Answered) {
-        match answer {
-            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
-            Answered::Private(outbox, private) => {
-                let mut bytes = Vec::new();
-                encode::private_line(&self.id, &private, &mut bytes);
-                outbox.push(Out::Lines { bytes, permit: None });
-            }
-            Answered::Subscribe(outbox, after) => {
-                self.feed.add(&outbox);
-                outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
-            }
-            Answered::Unsubscribe(outbox) => {
-                self.feed.remove(outbox.id());
-                outbox.push(Out::Unsubscribe(self.id.clone()));
-            }
         }
     }
 

@@ -9,7 +9,7 @@ mod deciding;
 mod effects;
 mod running;
 
-use super::command::{Caller, Command, Snapshot};
+use super::command::{Caller, Command, Rights, Snapshot};
 use super::effect::{Effect, Finish, Report, Ticket};
 use super::event::{Event, EventKind};
 use super::id::{GateId, ParticipantId, RunId, Seq};
@@ -147,6 +147,11 @@ impl Session {
     /// Returns the last number that was issued.
     pub const fn issued(&self) -> Seq {
         self.issued
+    }
+
+    /// Returns what a participant may do, if it is attached.
+    pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
+        self.roster.of(who)
     }
 
     /// Returns how many calls had been started and have no known end.
