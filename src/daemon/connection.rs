@@ -41,11 +41,11 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             }
         }
         _ = &mut writer => {}
-        () = server.hub().world().closing.wait() => {}
+        () = server.hub().world().parting.wait() => {}
     }
     outbox.close();
-    // A writer that is stuck in a full socket is of no use to anybody.
-    if timeout(FAREWELL, &mut writer).await.is_err() {
+    // A writer that is stuck in a full socket is of no use to anybody; one that has ended must not be asked again.
+    if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
         writer.abort();
     }
     desk.leave();
@@ -53,7 +53,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
 }
 
 /// How long a writer may take for its last words.
-const FAREWELL: Duration = Duration::from_millis(250);
+pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 
 async fn read(server: &Server, from: impl AsyncRead + Unpin, desk: &Desk, permits: &Arc<Semaphore>) {
     let limits = server.hub().world().limits;

@@ -87,6 +87,7 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         providers: providers(),
         local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
         closing: Closing::new(),
+        parting: Closing::new(),
         settled: Notify::new(),
     });
     let hub = Hub::new(world);
@@ -98,6 +99,8 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
+    hub.world().parting.begin();
+    server.all_left().await;
     journal.close().await?;
     listener.retire();
     info!("daemon ended");

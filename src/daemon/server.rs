@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::time::timeout;
 
+use super::connection::FAREWELL;
 use super::hub::Hub;
 use super::lane::LaneHandle;
 use super::mint;
@@ -29,6 +31,7 @@ pub struct Server {
     socket: PathBuf,
     decode_limits: DecodeLimits,
     connections: AtomicU64,
+    left: Notify,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -52,6 +55,7 @@ impl Server {
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
+            left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -70,8 +74,27 @@ impl Server {
     pub(super) fn count(&self, change: Connection) -> u64 {
         match change {
             Connection::Opened => self.connections.fetch_add(1, Ordering::Relaxed) + 1,
-            Connection::Closed => self.connections.fetch_sub(1, Ordering::Relaxed) - 1,
+            Connection::Closed => {
+                let left = self.connections.fetch_sub(1, Ordering::AcqRel) - 1;
+                self.left.notify_waiters();
+                left
+            }
         }
+    }
+
+    /// Waits until every connection has ended; they were let go before, and none has much time.
+    pub(super) async fn all_left(&self) {
+        let all = async {
+            loop {
+                let left = self.left.notified();
+                if self.connections.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                left.await;
+            }
+        };
+        // Each has its own time limit; this one is for a connection that broke without being counted out.
+        let _ = timeout(2 * FAREWELL, all).await;
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.

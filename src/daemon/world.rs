@@ -25,6 +25,8 @@ pub struct World {
     pub local: Local,
     /// Whether the daemon closes.
     pub closing: Closing,
+    /// Whether connections are let go: after the sessions, so that everybody hears how their work ended.
+    pub parting: Closing,
     /// Told whenever a session has stopped working, or waits.
     pub settled: Notify,
 }
