@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::follow::{FOREIGN, Following};
+use super::leftover;
 use super::random::Random;
 use super::schemas;
 use super::stage::{Act, Moment, Stage};
@@ -178,9 +179,33 @@ impl Player {
             "tool_output" => self.stage.at(Moment::Output),
             "tool_result" => self.stage.at(Moment::StepOver),
             "run_recovered" => self.stage.at(Moment::Recovered),
-            "run_complete" => self.stage.at(Moment::RunOver),
+            "run_complete" => {
+                self.stage.at(Moment::RunOver);
+                self.look_for_leftovers(head);
+            }
             "status" if head.payload.get().contains("callId") => self.stage.at(Moment::StepStarted),
             _ => {}
+        }
+    }
+
+    /// A run that is over has no process any more.
+    fn look_for_leftovers(&mut self, head: &Head<'_>) {
+        let cut_short = head.payload.get().contains("\"cancelled\"");
+        if self.role == Role::Watcher || !(cut_short || self.random.one_in(4)) {
+            return;
+        }
+        let (run, witness) = (head.run_id.unwrap_or_default(), &self.stage.witness);
+        let taken = Fate::Taken { run: run.to_owned() };
+        let messages: Vec<_> = {
+            let seen = witness.lock();
+            let ours = seen.messages.iter().filter(|(_, message)| message.fate == taken);
+            ours.map(|(id, _)| workload::trace(&format!("{id}k"))).collect()
+        };
+        // Those of an earlier life are ended by their keepers, and not waited for.
+        let left = leftover::wait_for_none(&messages, None, Duration::from_secs(2));
+        if !messages.is_empty() && !left.is_empty() {
+            let life = self.life;
+            witness.finding(format!("life {life}: {run} is over and has left {left:?}"));
         }
     }
 
@@ -359,7 +384,14 @@ impl Player {
             }
             _ => None,
         };
-        self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })
+        self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })?;
+        match self.following[session].run.clone() {
+            // At once, so that it meets the step on its way to its start.
+            Some(run) if self.random.one_in(6) => {
+                self.ask(wire, Ask::Cancel { session: session.to_owned(), run })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn ask(&mut self, wire: &mut Wire, ask: Ask) -> Result<(), Lost> {
