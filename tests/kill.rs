@@ -70,7 +70,7 @@ fn a_killed_daemon_loses_nothing_and_does_nothing_twice() {
 
 #[test]
 fn a_step_whose_run_is_cancelled_on_its_way_to_its_start_is_not_started() {
-    let stage = Stage::new();
+    let stage = Stage::new("60");
     stage.start();
     let mut wire = Wire::connect(&stage.socket()).expect("a daemon");
     let mark = stage.home.path().display().to_string();
@@ -117,7 +117,9 @@ enum Point {
 
 impl Home {
     fn new(seed: u64) -> Self {
-        Self { seed, random: Random::new(seed), stage: Arc::new(Stage::new()) }
+        let mut random = Random::new(seed);
+        let park = if random.one_in(2) { "0.005" } else { "60" };
+        Self { seed, random, stage: Arc::new(Stage::new(park)) }
     }
 
     fn live(mut self, kills: u64) -> Tally {

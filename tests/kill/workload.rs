@@ -15,9 +15,13 @@ pub(crate) struct Work {
 /// The last letter of a step that somebody has to approve.
 pub(crate) const ASKED: char = 'a';
 
-/// Makes the message `id`.
-pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path) -> Work {
+/// Makes the message `id`; one that is `long` has many more words than steps.
+pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) -> Work {
     let mut work = Work { text: String::new(), checks: Vec::new(), steps: Vec::new() };
+    if long {
+        let words = 200 + random.below(600);
+        prose(random, words, &mut work.text);
+    }
     let count = 1 + random.below(4);
     for number in 0..count {
         if random.one_in(3) {
