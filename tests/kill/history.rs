@@ -19,6 +19,11 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
+    pub(crate) fn new(head: &Head<'_>, seq: u64) -> Self {
+        let (run, kind) = (head.run_id.map(str::to_owned), head.r#type.to_owned());
+        Self { seq, run, kind, payload: head.payload() }
+    }
+
     /// A string of the payload, empty when there is none.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.payload[key].as_str().unwrap_or_default()
@@ -64,12 +69,7 @@ pub(crate) fn open(lines: &Lines, findings: &mut Vec<String>) -> Vec<Fact> {
             findings.push(format!("not valid under the schemas: {problems:?} {}", text(line.as_bytes())));
         }
         let head: Head<'_> = serde_json::from_str(line).expect("a message");
-        facts.push(Fact {
-            seq: *seq,
-            run: head.run_id.map(str::to_owned),
-            kind: head.r#type.to_owned(),
-            payload: head.payload(),
-        });
+        facts.push(Fact::new(&head, *seq));
     }
     facts
 }

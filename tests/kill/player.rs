@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::follow::{FOREIGN, Following};
+use super::leftover;
 use super::random::Random;
 use super::schemas;
 use super::stage::{Act, Moment, Stage};
@@ -53,7 +54,13 @@ pub(crate) struct Player {
     /// Messages whose answer was lost.
     unanswered: Vec<Ask>,
     made: u64,
+    tired: bool,
     resting: bool,
+}
+
+/// Why a client leaves a daemon that lives.
+enum Leave {
+    Nap,
 }
 
 /// How long a client listens before something comes to its mind.
@@ -72,6 +79,7 @@ impl Player {
             pending: BTreeMap::new(),
             unanswered: Vec::new(),
             made: 0,
+            tired: false,
             resting: false,
         }
     }
@@ -80,49 +88,53 @@ impl Player {
     pub(crate) fn play(mut self) {
         while let Some(life) = self.stage.next_life(self.life) {
             self.life = life;
-            let Lost = self.one_life();
+            // Without watchers a session that rests leaves the daemon's memory.
+            if self.role == Role::Watcher && self.random.one_in(3) {
+                continue;
+            }
+            while let Ok(Leave::Nap) = self.one_connection() {
+                self.leave();
+                std::thread::sleep(Duration::from_millis(self.random.below(40)));
+            }
+            self.leave();
             if !self.stage.was_killed(life) {
                 let who = format!("{:?} {}", self.role, self.number);
                 self.stage.witness.finding(format!("life {life}: {who} lost a daemon that was not killed"));
             }
-            for ask in std::mem::take(&mut self.pending).into_values() {
-                if let Ask::Message { .. } = ask {
-                    self.unanswered.push(ask);
+        }
+    }
+
+    fn one_connection(&mut self) -> Result<Leave, Lost> {
+        let mut wire = Wire::connect(&self.stage.socket())?;
+        self.join(&mut wire)?;
+        loop {
+            match wire.hear(TICK) {
+                Heard::Line(line) => self.hear(&line),
+                Heard::Nothing => {
+                    self.join(&mut wire)?;
+                    self.act(&mut wire)?;
                 }
+                Heard::End => return Err(Lost),
             }
-            for following in self.following.values_mut() {
-                following.end_stretch(&self.stage.witness);
+            if self.random.one_in(12) {
+                self.act(&mut wire)?;
+            }
+            if std::mem::take(&mut self.tired) {
+                return Ok(Leave::Nap);
             }
         }
     }
 
-    fn one_life(&mut self) -> Lost {
-        match Wire::connect(&self.stage.socket()) {
-            Ok(mut wire) => match self.join(&mut wire) {
-                Ok(()) => loop {
-                    if let Err(lost) = self.step(&mut wire) {
-                        return lost;
-                    }
-                },
-                Err(lost) => lost,
-            },
-            Err(lost) => lost,
-        }
-    }
-
-    fn step(&mut self, wire: &mut Wire) -> Result<(), Lost> {
-        match wire.hear(TICK) {
-            Heard::Line(line) => self.hear(&line),
-            Heard::Nothing => {
-                self.join(wire)?;
-                self.act(wire)?;
+    /// Remembers what was not answered; the rest is as good as never asked.
+    fn leave(&mut self) {
+        for ask in std::mem::take(&mut self.pending).into_values() {
+            if let Ask::Message { .. } = ask {
+                self.unanswered.push(ask);
             }
-            Heard::End => return Err(Lost),
         }
-        if self.random.one_in(12) {
-            self.act(wire)?;
+        for following in self.following.values_mut() {
+            following.end_stretch(&self.stage.witness);
         }
-        Ok(())
     }
 
     /// Sees to it that every session is followed.
@@ -178,9 +190,33 @@ impl Player {
             "tool_output" => self.stage.at(Moment::Output),
             "tool_result" => self.stage.at(Moment::StepOver),
             "run_recovered" => self.stage.at(Moment::Recovered),
-            "run_complete" => self.stage.at(Moment::RunOver),
+            "run_complete" => {
+                self.stage.at(Moment::RunOver);
+                self.look_for_leftovers(head);
+            }
             "status" if head.payload.get().contains("callId") => self.stage.at(Moment::StepStarted),
             _ => {}
+        }
+    }
+
+    /// A run that is over has no process any more.
+    fn look_for_leftovers(&mut self, head: &Head<'_>) {
+        let cut_short = head.payload.get().contains("\"cancelled\"");
+        if self.role == Role::Watcher || !(cut_short || self.random.one_in(4)) {
+            return;
+        }
+        let (run, witness) = (head.run_id.unwrap_or_default(), &self.stage.witness);
+        let taken = Fate::Taken { run: run.to_owned() };
+        let messages: Vec<_> = {
+            let seen = witness.lock();
+            let ours = seen.messages.iter().filter(|(_, message)| message.fate == taken);
+            ours.map(|(id, _)| workload::trace(&format!("{id}k"))).collect()
+        };
+        // Those of an earlier life are ended by their keepers, and not waited for.
+        let left = leftover::wait_for_none(&messages, None, Duration::from_secs(2));
+        if !messages.is_empty() && !left.is_empty() {
+            let life = self.life;
+            witness.finding(format!("life {life}: {run} is over and has left {left:?}"));
         }
     }
 
@@ -299,11 +335,15 @@ impl Player {
         let (run, queued) = (place.run.clone(), place.queued.clone());
         match (run, self.random.below(20)) {
             (None, 0) => self.message(wire, &session, How::Queue),
+            (None, 1..=3) => {
+                self.tired = true;
+                Ok(())
+            }
             (None, _) => self.message(wire, &session, How::Send),
             (Some(_), 0..=5) => self.decide(wire, &session),
             (Some(_), 6 | 7) if queued.len() < 3 => self.message(wire, &session, How::Queue),
             (Some(_), 8 | 9) => self.message(wire, &session, How::Steer),
-            (Some(run), 10) => self.ask(wire, Ask::Cancel { session, run }),
+            (Some(run), 10) if self.random.one_in(2) => self.ask(wire, Ask::Cancel { session, run }),
             (Some(_), 11) => match self.random.pick(&queued).cloned() {
                 Some(message) => self.ask(wire, Ask::Remove { session, message }),
                 None => Ok(()),
@@ -331,7 +371,7 @@ impl Player {
         let id = format!("m{}x{}", self.number, self.made);
         let ledger = self.stage.ledger();
         let work = match how {
-            How::Send | How::Queue => workload::message(&mut self.random, &id, &ledger),
+            How::Send | How::Queue => workload::message(&mut self.random, &id, &ledger, self.number == 0),
             How::Steer => workload::steering(&mut self.random, &id, &ledger),
         };
         let mut payload = json!({"sessionId": session, "clientMessageId": id, "text": work.text});
@@ -359,7 +399,14 @@ impl Player {
             }
             _ => None,
         };
-        self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })
+        self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })?;
+        match self.following[session].run.clone() {
+            // At once, so that it meets the step on its way to its start.
+            Some(run) if self.random.one_in(8) => {
+                self.ask(wire, Ask::Cancel { session: session.to_owned(), run })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn ask(&mut self, wire: &mut Wire, ask: Ask) -> Result<(), Lost> {

@@ -39,6 +39,7 @@ pub(crate) enum Moment {
 pub(crate) struct Stage {
     pub(crate) home: TempDir,
     pub(crate) witness: Witness,
+    park: &'static str,
     now: Mutex<Now>,
     changed: Condvar,
     armed: AtomicU8,
@@ -69,12 +70,14 @@ pub(crate) enum Act {
 }
 
 impl Stage {
-    pub(crate) fn new() -> Self {
+    /// Prepares a home; `park` is after how many seconds sessions leave the daemon's memory.
+    pub(crate) fn new(park: &'static str) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         std::fs::create_dir(home.path().join("work")).expect("a directory for sessions");
         Self {
             home,
             witness: Witness::default(),
+            park,
             now: Mutex::default(),
             changed: Condvar::new(),
             armed: AtomicU8::new(Moment::Never as u8),
@@ -99,7 +102,7 @@ impl Stage {
     pub(crate) fn spawn(&self) {
         let mut now = self.lock();
         assert!(now.child.is_none(), "a daemon lives already");
-        let mut child = command(self.home.path()).spawn().expect("a daemon");
+        let mut child = command(self.home.path(), self.park).spawn().expect("a daemon");
         let out = child.stdout.take().expect("its output");
         now.life += 1;
         now.killed = false;
@@ -245,7 +248,7 @@ impl Drop for Stage {
     }
 }
 
-fn command(home: &Path) -> Command {
+fn command(home: &Path, park: &str) -> Command {
     let mut words = OpenOptions::new();
     let words = words.create(true).append(true).open(home.join("stderr")).expect("a file for its words");
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
@@ -254,6 +257,7 @@ fn command(home: &Path) -> Command {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", home)
+        .env("PUSH_PARK_SECONDS", park)
         .current_dir(home)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

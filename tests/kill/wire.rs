@@ -1,5 +1,5 @@
 //! A connection of a client that expects the daemon to be gone at any byte.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,6 +9,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use super::history::Fact;
+use super::stage::PATIENCE;
 
 /// What came in.
 #[derive(Debug)]
@@ -78,6 +81,21 @@ impl Wire {
         line.push('\n');
         self.stream.write_all(line.as_bytes()).map_err(|_| Lost)?;
         Ok(request)
+    }
+
+    /// Waits for the next event of a type; whatever comes before it is dropped.
+    pub(crate) fn until(&mut self, kind: &str) -> Fact {
+        loop {
+            let line = match self.hear(PATIENCE) {
+                Heard::Line(line) => line,
+                Heard::Nothing | Heard::End => panic!("no {kind} came"),
+            };
+            let head: Head<'_> = serde_json::from_slice(&line).expect("a message");
+            assert!(head.ok != Some(false), "refused: {head:?}");
+            if let (true, Some(seq)) = (head.r#type == kind, head.seq) {
+                return Fact::new(&head, seq);
+            }
+        }
     }
 
     /// Waits for a line, for at most `limit`.

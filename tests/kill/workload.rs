@@ -15,9 +15,13 @@ pub(crate) struct Work {
 /// The last letter of a step that somebody has to approve.
 pub(crate) const ASKED: char = 'a';
 
-/// Makes the message `id`.
-pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path) -> Work {
+/// Makes the message `id`; one that is `long` has many more words than steps.
+pub(crate) fn message(random: &mut Random, id: &str, ledger: &Path, long: bool) -> Work {
     let mut work = Work { text: String::new(), checks: Vec::new(), steps: Vec::new() };
+    if long {
+        let words = 200 + random.below(600);
+        prose(random, words, &mut work.text);
+    }
     let count = 1 + random.below(4);
     for number in 0..count {
         if random.one_in(3) {
@@ -55,25 +59,30 @@ pub(crate) fn steering(random: &mut Random, id: &str, ledger: &Path) -> Work {
 
 /// Returns the text of a step and its name.
 fn step(random: &mut Random, name: &str, ledger: &Path, is_last: bool) -> (String, String) {
-    let note = append(name, ledger);
-    let text = match random.below(12) {
-        0..=3 => format!("$ {note}\n"),
-        4 => format!("$ {note}; sleep 0.0{}\n", 1 + random.below(9)),
-        5 => format!("$ {note}; sleep 0.{}\n", 1 + random.below(3)),
-        6 => format!("$ {note}; seq 1 {}\n", 2_000 + random.below(50_000)),
-        7 => format!("$ {note}; setsid sleep 1000 >/dev/null 2>&1 &\n"),
-        8 => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
-        9 if is_last => format!("$ {note}; exit 7\n"),
-        _ => {
-            let name = format!("{name}{ASKED}");
-            return (format!("$? {}\n", append(&name, ledger)), name);
-        }
+    let asked = random.one_in(4);
+    let name = if asked { format!("{name}{ASKED}") } else { name.to_owned() };
+    let note = append(&name, ledger);
+    let sign = if asked { "$?" } else { "$" };
+    let text = match random.below(10) {
+        0 => format!("{sign} {note}; sleep 0.0{}\n", 1 + random.below(9)),
+        1 => format!("{sign} {note}; sleep 0.{}\n", 1 + random.below(3)),
+        2 => format!("{sign} {note}; seq 1 {}\n", 2_000 + random.below(50_000)),
+        // What runs on in the background is told by its environment.
+        3 | 4 => format!("{sign} {note}; STEP='{}' setsid sleep 1000 >/dev/null 2>&1 &\n", trace(&name)),
+        5 if !asked => format!("```sh continue\n{note}; echo failing >&2; exit 3\n```\n"),
+        6 if is_last => format!("{sign} {note}; exit 7\n"),
+        _ => format!("{sign} {note}\n"),
     };
-    (text, name.to_owned())
+    (text, name)
+}
+
+/// By what the processes of a step are found, given its name; a message's name finds all of its steps.
+pub(crate) fn trace(name: &str) -> String {
+    format!("echo {name}")
 }
 
 fn append(name: &str, ledger: &Path) -> String {
-    format!("echo {name} >> {}", ledger.display())
+    format!("{} >> {}", trace(name), ledger.display())
 }
 
 fn prose(random: &mut Random, words: u64, text: &mut String) {

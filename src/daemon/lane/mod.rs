@@ -24,7 +24,7 @@ use super::world::World;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
 use crate::kernel::command::{Command, Phase};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::SessionId;
+use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Gathering};
@@ -290,22 +290,30 @@ impl Lane {
         }
     }
 
+    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
     fn perform(&mut self, effect: Effect) {
+        let goes_on = |run: &RunId| {
+            let active = self.session.state().run.as_ref();
+            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
+        };
         match effect {
-            Effect::Turn(turn) => {
+            Effect::Turn(turn) if goes_on(&turn.run) => {
                 let run = turn.run.clone();
                 let turn = self.memory.whole_turn(*turn);
                 self.work.turn(turn, run, &self.memory, self.session.state());
             }
-            Effect::Check { run, index, criterion } => {
+            Effect::Check { run, index, criterion } if goes_on(&run) => {
                 let check = self.memory.whole_check(self.session.state(), index, &criterion);
                 self.work.check(run, index, check, &self.memory);
             }
-            Effect::Execute { run, intention } => {
+            Effect::Execute { run, intention } if goes_on(&run) => {
                 let args = self.memory.whole_args(&intention);
                 self.work.execute(run, *intention, args, &self.memory, self.session.state());
             }
-            Effect::Reserve(_)
+            Effect::Turn(_)
+            | Effect::Check { .. }
+            | Effect::Execute { .. }
+            | Effect::Reserve(_)
             | Effect::Persist(_)
             | Effect::Show(_)
             | Effect::ShowTo(..)
