@@ -44,11 +44,10 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
         () = server.hub().world().closing.wait() => {}
     }
     outbox.close();
-    // A writer that is stuck in a full socket is of no use to anybody.
-    if timeout(FAREWELL, &mut writer).await.is_err() {
+    // A writer that is stuck in a full socket is of no use to anybody; one that has ended must not be asked again.
+    if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
         writer.abort();
     }
-    desk.leave();
     debug!(connection = id.0, "connection closed");
 }
 

@@ -66,12 +66,10 @@ impl Server {
         &self.decode_limits
     }
 
-    /// Counts a connection in or out, and returns how many there are.
-    pub(super) fn count(&self, change: Connection) -> u64 {
-        match change {
-            Connection::Opened => self.connections.fetch_add(1, Ordering::Relaxed) + 1,
-            Connection::Closed => self.connections.fetch_sub(1, Ordering::Relaxed) - 1,
-        }
+    /// Counts a connection until what is returned is dropped; also returns how many there are.
+    pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
+        let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        (Counted(Arc::clone(self)), count)
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.
@@ -201,8 +199,11 @@ impl Server {
     }
 }
 
-/// What happened to a connection.
-pub(super) enum Connection {
-    Opened,
-    Closed,
+/// A connection among those that are counted.
+pub(super) struct Counted(Arc<Server>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
 }

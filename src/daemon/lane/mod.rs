@@ -218,6 +218,10 @@ impl Lane {
         let ticket = Ticket(self.tickets);
         self.gathering.expect(ticket, respond);
         self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
+        if outbox.is_closed() {
+            // The news that it is gone may have come first, and would have said nothing then.
+            self.apply(Input::Gone(outbox.id()), None);
+        }
         self.memory.prune(self.session.state());
     }
 
@@ -294,6 +298,9 @@ impl Lane {
             Answered::Subscribe(outbox, after) => {
                 self.feed.add(&outbox);
                 outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
+                if outbox.is_closed() {
+                    self.feed.remove(outbox.id());
+                }
             }
             Answered::Unsubscribe(outbox) => {
                 self.feed.remove(outbox.id());
