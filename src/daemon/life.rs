@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::connection;
 use super::hub::Hub;
 use super::os;
-use super::server::{Connection, Server};
+use super::server::Server;
 use super::world::{Closing, World};
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
@@ -160,16 +160,14 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
 const BREATH: Duration = Duration::from_millis(50);
 
 fn admit(server: &Arc<Server>, stream: crate::transport::local::Stream, id: ParticipantId) {
-    let count = server.count(Connection::Opened);
+    let (counted, count) = server.count();
     if count > server.hub().world().limits.connections as u64 {
-        warn!(connections = count, "too many connections");
-        server.count(Connection::Closed);
-        return;
+        return warn!(connections = count, "too many connections");
     }
     let server = Arc::clone(server);
     tokio::spawn(async move {
-        connection::serve(Arc::clone(&server), stream, id).await;
-        server.count(Connection::Closed);
+        let _counted = counted;
+        connection::serve(server, stream, id).await;
     });
 }
 

@@ -96,13 +96,6 @@ impl Desk {
         }
     }
 
-    /// Tells every session that feeds the connection that it is gone.
-    pub(super) fn leave(&self) {
-        for lane in std::mem::take(&mut *self.joined()).into_values() {
-            lane.gone(self.outbox.id());
-        }
-    }
-
     fn joined(&self) -> MutexGuard<'_, BTreeMap<SessionId, LaneHandle>> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,6 +177,16 @@ impl Desk {
                 }
                 (Ok(()), _) | (Err(_), None) => return,
             }
+        }
+    }
+}
+
+impl Drop for Desk {
+    /// Tells every session that feeds the connection that it is gone, also when a request of it has panicked.
+    fn drop(&mut self) {
+        self.outbox.close();
+        for lane in std::mem::take(&mut *self.joined()).into_values() {
+            lane.gone(self.outbox.id());
         }
     }
 }
