@@ -140,14 +140,15 @@ impl Follow {
             }
             Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
             Policy::Ask => {
-                if console.input_is_terminal && !matches!(self.typed, Typed::Nobody) {
-                    if matches!(self.typed, Typed::Unread) {
-                        self.typed = Typed::Lines(TypedLines::start());
+                if matches!(self.typed, Typed::Unread) {
+                    self.typed = TypedLines::start(console).map_or(Typed::Nobody, Typed::Lines);
+                }
+                match &mut self.typed {
+                    Typed::Lines(lines) => {
+                        lines.discard();
+                        self.prompt(&pending, console);
                     }
-                    self.prompt(&pending, console);
-                } else {
-                    self.typed = Typed::Nobody;
-                    elsewhere(&pending, console);
+                    Typed::Unread | Typed::Nobody => elsewhere(&pending, console),
                 }
                 Ok(())
             }
