@@ -31,6 +31,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     let permits = Arc::new(Semaphore::new(limits.requests));
     let desk = Desk::new(Arc::clone(&server), Arc::clone(&outbox));
     let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
+    let world = Arc::clone(server.hub().world());
     tokio::select! {
         () = read(&server, receiving, &desk, &permits) => {
             // The peer has said all it will; what it asked for is still answered.
@@ -41,7 +42,13 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             }
         }
         _ = &mut writer => {}
-        () = server.hub().world().closing.wait() => {}
+        () = world.closing.wait() => {
+            // How a run ended that was waited for is among the last events.
+            tokio::select! {
+                () = world.parting.wait() => {}
+                _ = &mut writer => {}
+            }
+        }
     }
     outbox.close();
     // A writer that is stuck in a full socket is of no use to anybody.

@@ -87,6 +87,7 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         providers: providers(),
         local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
         closing: Closing::new(),
+        parting: Closing::new(),
         settled: Notify::new(),
     });
     let hub = Hub::new(world);
@@ -98,6 +99,9 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
+    hub.world().parting.begin();
+    // Writers have a time limit of their own; this one is for what nobody thought of.
+    let _ = tokio::time::timeout(PARTING, server.all_parted()).await;
     journal.close().await?;
     listener.retire();
     info!("daemon ended");
@@ -167,6 +171,9 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
 
 /// How long the daemon waits when it cannot take a connection.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How long connections may take for their last words.
+const PARTING: Duration = Duration::from_secs(2);
 
 fn admit(server: &Arc<Server>, stream: crate::transport::local::Stream, id: ParticipantId) {
     let count = server.count(Connection::Opened);

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
@@ -28,7 +27,7 @@ pub struct Server {
     hub: Arc<Hub>,
     socket: PathBuf,
     decode_limits: DecodeLimits,
-    connections: AtomicU64,
+    connections: watch::Sender<u64>,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -51,7 +50,7 @@ impl Server {
             hub,
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
-            connections: AtomicU64::new(0),
+            connections: watch::Sender::new(0),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -68,10 +67,17 @@ impl Server {
 
     /// Counts a connection in or out, and returns how many there are.
     pub(super) fn count(&self, change: Connection) -> u64 {
-        match change {
-            Connection::Opened => self.connections.fetch_add(1, Ordering::Relaxed) + 1,
-            Connection::Closed => self.connections.fetch_sub(1, Ordering::Relaxed) - 1,
-        }
+        self.connections.send_modify(|count| match change {
+            Connection::Opened => *count += 1,
+            Connection::Closed => *count -= 1,
+        });
+        *self.connections.borrow()
+    }
+
+    /// Waits until there is no connection.
+    pub(super) async fn all_parted(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.connections.subscribe().wait_for(|count| *count == 0).await;
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.
@@ -149,7 +155,7 @@ impl Server {
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,
-            connections: self.connections.load(Ordering::Relaxed),
+            connections: *self.connections.borrow(),
             events: stats.events,
             journal_bytes: stats.bytes,
             memory_bytes: os::resident_bytes(),

@@ -23,8 +23,10 @@ pub struct World {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// Where tools run.
     pub local: Local,
-    /// Whether the daemon closes.
+    /// Whether the daemon closes: lanes end, and nothing more is taken from connections.
     pub closing: Closing,
+    /// Whether lanes have shown their last events, so that connections may end too.
+    pub parting: Closing,
     /// Told whenever a session has stopped working, or waits.
     pub settled: Notify,
 }
