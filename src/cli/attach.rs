@@ -161,6 +161,8 @@ impl Room {
         context.console.note("cancelling; once more leaves");
         let request = Request::cancel_run(&self.session, Some(&run));
         tokio::select! {
+            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            biased;
             answer = self.client.ask(request) => match answer {
                 Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
                 Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),

@@ -1,7 +1,7 @@
 //! The life of a daemon: it takes what is its own, serves, drains, and leaves everything in order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,8 +115,7 @@ fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
 fn claim_state(state: &Path) -> Result<File, RunError> {
     os::private_directory(state).map_err(io_error("make", state))?;
     let path = state.join("pushd.lock");
-    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(io_error("open", &path))?;
+    let file = os::private_file(&path).map_err(io_error("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(RunError::StateInUse { path: state.to_path_buf() }),
