@@ -14,8 +14,8 @@ use crate::client::{Access, AskError, Client, Event, Missing, Request};
 /// Watch a session and take part in it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What you type is sent as a message, or said to the run that is active; y and n answer an approval that waits. Ctrl-C
-cancels the active run, once more leaves; Ctrl-D leaves at once. The session goes on in any case.
+What you type is sent as a message, or said to the run that is active; y and n answer an approval \
+that waits. Ctrl-C cancels the active run, once more leaves; Ctrl-D leaves at once. The session goes on in any case.
 
 Examples:
   push attach
@@ -40,18 +40,18 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
         let mut client = context.client().await?;
         let session = ids::session(&mut client, &args.session).await?;
         let access = if args.read_only { Access::ReadOnly } else { Access::Full };
-        client.attach(&session, args.since, access).await?;
-        Ok::<_, CliError>((client, session))
+        let attached = client.attach(&session, args.since, access).await?;
+        Ok::<_, CliError>((client, session, attached.to))
     };
-    let (client, session) = tokio::select! {
+    let (client, session, newest) = tokio::select! {
         biased;
         () = interrupts.next() => return Ok(Exit::SUCCESS),
         connected = connect => connected?,
     };
-    let typing = context.console.input_is_terminal && !args.read_only;
     let view = context.view(Echo::Messages);
-    let mut room = Room { client, session, view, board: Board::default(), run: None, cancelled: false };
-    let mut lines = typing.then(TypedLines::start);
+    let mut room =
+        Room { client, session, view, board: Board::default(), newest, run: None, cancelled: false };
+    let mut lines = if args.read_only { None } else { TypedLines::start(&context.console) };
     loop {
         tokio::select! {
             biased;
@@ -90,6 +90,8 @@ struct Room {
     session: String,
     view: View,
     board: Board,
+    /// The newest event there was at the beginning: what comes before it is history and not to be asked about.
+    newest: u64,
     run: Option<String>,
     cancelled: bool,
 }
@@ -99,8 +101,10 @@ impl Room {
         self.follow(event)?;
         let text = self.view.event(event);
         context.console.text(&text)?;
-        if let Some(pending) = self.board.follow(event)
+        let opened = self.board.follow(event).is_some();
+        if (opened && event.seq > self.newest || event.seq == self.newest)
             && context.console.input_is_terminal
+            && let Some(pending) = self.board.oldest()
         {
             context.console.ask(&pending.prompt());
         }
@@ -157,6 +161,8 @@ impl Room {
         context.console.note("cancelling; once more leaves");
         let request = Request::cancel_run(&self.session, Some(&run));
         tokio::select! {
+            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            biased;
             answer = self.client.ask(request) => match answer {
                 Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
                 Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),

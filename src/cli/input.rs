@@ -5,7 +5,9 @@ use std::thread;
 
 use tokio::sync::mpsc;
 
+use super::console::Console;
 pub(crate) use super::os::Interrupts;
+use super::os::{discard_typed, is_foreground};
 
 /// The lines of standard input.
 ///
@@ -14,8 +16,12 @@ pub(crate) use super::os::Interrupts;
 pub(crate) struct TypedLines(mpsc::Receiver<String>);
 
 impl TypedLines {
-    /// Begins to read.
-    pub(crate) fn start() -> Self {
+    /// Begins to read, if somebody types here and now.
+    pub(crate) fn start(console: &Console) -> Option<Self> {
+        (console.input_is_terminal && is_foreground()).then(Self::read)
+    }
+
+    fn read() -> Self {
         let (send, receive) = mpsc::channel(16);
         thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -25,6 +31,12 @@ impl TypedLines {
             }
         });
         Self(receive)
+    }
+
+    /// Drops what was typed before there was a question: it cannot be the answer.
+    pub(crate) fn discard(&mut self) {
+        discard_typed();
+        while self.0.try_recv().is_ok() {}
     }
 
     /// Returns the next line; none at the end. Giving it up half-way loses nothing.

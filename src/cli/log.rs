@@ -65,10 +65,68 @@ fn show(view: &mut super::view::View, event: &Event, context: &mut Context) -> R
 }
 
 /// Attaches from the first event that is still kept, and returns the newest.
+///
+/// Where the daemon does not say which one that is, its snapshot stands for what is gone.
 async fn attach_to_what_is_kept(client: &mut Client, session: &str) -> Result<u64, CliError> {
     let attached = client.attach(session, 0, Access::ReadOnly).await?;
-    if !attached.gap || attached.from < 2 {
+    if !attached.gap {
         return Ok(attached.to);
     }
-    Ok(client.attach(session, attached.from - 1, Access::ReadOnly).await?.to)
+    let seen = match earliest(&client.next().await?) {
+        Some(earliest) => earliest.saturating_sub(1),
+        None => 0,
+    };
+    Ok(client.attach(session, seen, Access::ReadOnly).await?.to.max(1))
+}
+
+/// Reads from the warning about a gap which event is the first that is still kept.
+fn earliest(event: &Event) -> Option<u64> {
+    let (before, number) = event.text("detail").rsplit_once(' ')?;
+    if event.text("code") == "EVENT_GAP" && before.ends_with("earliest retained seq is") {
+        return number.parse().ok();
+    }
+    None
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::client::testing::{Daemon, replay, within};
+
+    #[tokio::test]
+    async fn what_is_still_kept_is_asked_for_when_the_beginning_is_gone() {
+        let daemon = Daemon::new();
+        let settings = daemon.settings();
+        let script = async {
+            let mut peer = daemon.greet("0.0.1").await;
+            let first = peer.request("attach_session").await;
+            peer.answer(
+                &first,
+                json!({"replay": {"fromSeq": 151, "toSeq": 150, "completed": false, "gap": true}}),
+            )
+            .await;
+            peer.run_event(151, "warning", gap("Requested lastSeenSeq=0 but earliest retained seq is 140"))
+                .await;
+            peer.run_event(152, "session_snapshot", json!({})).await;
+            let second = peer.request("attach_session").await;
+            assert_eq!(second["payload"]["lastSeenSeq"], 139);
+            peer.answer(&second, json!({"replay": replay(140, 150)})).await;
+            peer.run_event(140, "status", json!({})).await;
+            peer
+        };
+        let work = async {
+            let mut client = Client::open(settings).await.unwrap();
+            let newest = attach_to_what_is_kept(&mut client, "s").await.unwrap();
+            (newest, client.next().await.unwrap().seq)
+        };
+        let (found, _peer) = within(async { tokio::join!(work, script) }).await;
+        assert_eq!(found, (150, 140));
+    }
+
+    fn gap(detail: &str) -> Value {
+        json!({"code": "EVENT_GAP", "message": "gap", "detail": detail})
+    }
 }

@@ -181,7 +181,7 @@ fn explain(error: &CliError, context: &mut Context) -> Exit {
         }
         context.console.error(&words);
         if let Some(hint) = error.hint() {
-            context.console.note(hint);
+            context.console.hint(hint);
         }
     }
     error.exit()

@@ -24,9 +24,9 @@ use crate::client::{Access, Client, Repository, Request};
 /// Run a message to its end
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; 64 bad usage, 69 the
-daemon cannot be reached. Ctrl-C cancels the run, a second one leaves at once. A closed terminal leaves the run alone:
-`push attach @last` goes on with it.
+The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed; \
+64 is bad usage, 69 a daemon that cannot be reached. Ctrl-C cancels the run, a second one leaves at once. \
+A closed terminal leaves the run alone: `push attach @last` goes on with it.
 
 Examples:
   push run '$ make test'
@@ -35,8 +35,8 @@ Examples:
   push run --session @last 'and now the docs'
   push run --idempotency-key \"$CI_JOB_ID\" --headless @release.md")]
 pub(crate) struct RunArgs {
-    /// The message; `-` reads standard input, `@FILE` a file
-    message: String,
+    /// The message; `-` reads standard input, as a pipe does without it, and `@FILE` a file
+    message: Option<String>,
     /// Ask nobody: for scripts
     #[arg(long)]
     headless: bool,
@@ -80,7 +80,7 @@ pub(crate) struct RunArgs {
 
 /// Runs a message.
 pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let text = message::read_standard(&args.message)?;
+    let text = message::read_standard(typed(&args, context)?)?;
     let place = if args.session.is_none() { Some(place(args.cwd.as_deref())?) } else { None };
     let mut interrupts = Interrupts::listen()?;
     let prepare = async {
@@ -114,6 +114,15 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         // The run goes on, so there is no exit code of it to pass on.
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
+    }
+}
+
+/// Returns the message as it was typed; what comes through a pipe needs no mention.
+fn typed<'a>(args: &'a RunArgs, context: &Context) -> Result<&'a str, CliError> {
+    match &args.message {
+        Some(message) => Ok(message),
+        None if !context.console.input_is_terminal => Ok("-"),
+        None => Err(CliError::Usage("what is to be run? For instance: push run '$ date'".into())),
     }
 }
 
@@ -264,6 +273,62 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_retry_with_the_same_key_follows_the_first_run_from_its_beginning() {
+        use crate::client::testing::{Daemon, replay, within};
+        let daemon = Daemon::new();
+        let settings = daemon.settings();
+        let args =
+            args(&["hi", "--idempotency-key", "job-7", "--headless", "--timeout", "2", "--accept", "make"]);
+        let script = async {
+            let mut peer = daemon.greet("0.0.1").await;
+            let start = peer.request("start_session").await;
+            assert_eq!(start["payload"]["idempotencyKey"], "job-7");
+            assert_eq!(start["payload"]["mode"], "headless");
+            assert_eq!(start["payload"]["cwd"], "/");
+            peer.answer(&start, json!({"sessionId": "s", "state": "completed", "repeated": true})).await;
+            let send = peer.request("send_user_message").await;
+            assert_eq!(send["payload"]["clientMessageId"], message_id("job-7"));
+            assert_eq!(send["payload"]["timeoutMs"], 2000);
+            assert_eq!(send["payload"]["acceptanceCriteria"][0]["check"], "make");
+            peer.answer(&send, json!({"runId": "r", "accepted": true, "repeated": true})).await;
+            let attach = peer.request("attach_session").await;
+            assert_eq!(attach["payload"]["lastSeenSeq"], 0);
+            peer.answer(&attach, json!({"replay": replay(1, 2)})).await;
+            peer.run_event(1, "user_message", json!({"text": "hi"})).await;
+            peer
+        };
+        let work = async {
+            let mut client = Client::open(settings).await.unwrap();
+            let (session, seen) = session(&args, Some("/"), &mut client).await.unwrap();
+            client.expect(&session, seen);
+            let run = begin(&args, &session, seen, "hi", &mut client).await.unwrap();
+            (run, client.next().await.unwrap().seq)
+        };
+        let (outcome, _peer) = within(async { tokio::join!(work, script) }).await;
+        assert_eq!(outcome, ("r".to_owned(), 1));
+    }
+
+    #[test]
+    fn approvals_are_denied_headless_and_asked_about_otherwise() {
+        for (flags, policy) in [
+            (&["x"][..], Policy::Ask),
+            (&["x", "--headless"], Policy::Deny),
+            (&["x", "--headless", "--yes"], Policy::All),
+            (&["x", "--headless", "--approve", "ask"], Policy::Ask),
+            (&["x", "--approve", "deny"], Policy::Deny),
+        ] {
+            assert_eq!(args(flags).policy(), policy, "{flags:?}");
+        }
+    }
+
+    fn args(words: &[&str]) -> RunArgs {
+        let command = <RunArgs as clap::Args>::augment_args(clap::Command::new("run"));
+        let matches = command.get_matches_from(std::iter::once(&"run").chain(words));
+        <RunArgs as clap::FromArgMatches>::from_arg_matches(&matches).unwrap()
+    }
 
     #[test]
     fn a_key_is_always_the_same_message() {

@@ -1,7 +1,9 @@
-//! Signals as Unix has them.
+//! Signals and terminals as Unix has them.
 
 use std::io;
 
+use nix::sys::termios::{FlushArg, tcflush};
+use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The wish to stop: Ctrl-C, or a polite signal of another program.
@@ -24,4 +26,15 @@ impl Interrupts {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Drops what was typed on the terminal and not read yet.
+pub(crate) fn discard_typed() {
+    // What is no terminal has nothing typed.
+    let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
+}
+
+/// Returns whether the terminal is ours to read from: a job in the background that tries is stopped.
+pub(crate) fn is_foreground() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == getpgrp())
 }

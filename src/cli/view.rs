@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::console::{Palette, Style};
+use super::ids;
 use super::plain::{Plain, plain, plain_line};
 use crate::client::Event;
 
@@ -39,6 +40,10 @@ pub(crate) struct View {
     open_line: Option<Voice>,
     speech: Plain,
     calls: BTreeMap<String, Call>,
+    /// The last error of the run: its summary often says the same.
+    error: String,
+    /// Whether the checks of the run were seen one by one.
+    checked: bool,
 }
 
 /// Who is in the middle of a line.
@@ -62,7 +67,16 @@ const RESULT_LINES: usize = 40;
 impl View {
     /// Begins at the beginning of a line.
     pub(crate) fn new(palette: Palette, echo: Echo, thoughts: Thoughts) -> Self {
-        Self { palette, echo, thoughts, open_line: None, speech: Plain::default(), calls: BTreeMap::new() }
+        Self {
+            palette,
+            echo,
+            thoughts,
+            open_line: None,
+            speech: Plain::default(),
+            calls: BTreeMap::new(),
+            error: String::new(),
+            checked: false,
+        }
     }
 
     /// Returns the text of one event.
@@ -88,7 +102,10 @@ impl View {
             "approval_vote" => self.verdict(event, "voted"),
             "approval_received" => self.verdict(event, "decided"),
             "warning" => self.trouble(event, Style::Attention, "warning"),
-            "error" => self.trouble(event, Style::Bad, "error"),
+            "error" => {
+                self.error = event.text("message").to_owned();
+                self.trouble(event, Style::Bad, "error")
+            }
             "status" if event.payload.get("stopping").is_some() => self.line(Style::Faint, "stopping"),
             "run_recovered" => self.line(Style::Attention, &recovered(event.text("found"))),
             "run_complete" => self.complete(&event.payload),
@@ -113,10 +130,14 @@ impl View {
     pub(crate) fn question(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
         let title = plain_line(&field(payload, "title"));
-        let id = plain_line(&field(payload, "approvalId"));
+        let id = plain_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
         text += &indented(&plain(&asked(payload)));
+        let choices = choices(payload);
+        if !choices.is_empty() {
+            text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
+        }
         text
     }
 
@@ -158,10 +179,17 @@ impl View {
 
     fn call(&mut self, event: &Event) -> String {
         self.calls.insert(event.text("callId").to_owned(), Call::default());
-        let check = if event.text("source") == "acceptance" { "check: " } else { "" };
+        let check = if event.text("source") == "acceptance" {
+            self.checked = true;
+            let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
+            format!("check {}: ", index.saturating_add(1))
+        } else {
+            String::new()
+        };
         let mut text = self.end_line();
-        for (index, line) in plain(&invocation(&event.payload)).lines().enumerate() {
-            let mark = if index == 0 { format!("{check}$ ") } else { "  ".to_owned() };
+        let (prompt, words) = invocation(&event.payload);
+        for (index, line) in plain(&words).lines().enumerate() {
+            let mark = if index == 0 { format!("{check}{prompt}") } else { "  ".to_owned() };
             text += &self.palette.paint(Style::Strong, &format!("{mark}{line}"));
             text.push('\n');
         }
@@ -238,9 +266,11 @@ impl View {
     /// Returns the text of the end of a run.
     pub(crate) fn complete(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
-        for check in payload.pointer("/acceptance/results").and_then(Value::as_array).into_iter().flatten() {
-            text += &self.check(check);
+        let checks = payload.pointer("/acceptance/results").and_then(Value::as_array);
+        if !std::mem::take(&mut self.checked) {
+            checks.into_iter().flatten().for_each(|check| text += &self.check(check));
         }
+        let error = std::mem::take(&mut self.error);
         let outcome = plain_line(&field(payload, "outcome"));
         let style = if outcome == "success" { Style::Good } else { Style::Bad };
         text += &self.palette.paint(style, &outcome);
@@ -249,7 +279,7 @@ impl View {
             text += &format!(" ({reason})");
         }
         let summary = plain_line(&field(payload, "summary"));
-        if !summary.is_empty() {
+        if !summary.is_empty() && summary != plain_line(&error) {
             text += &format!(": {summary}");
         }
         text.push('\n');
@@ -292,20 +322,27 @@ pub(crate) fn asked(payload: &Value) -> String {
     if command.is_empty() { field(payload, "summary") } else { command }
 }
 
-/// Returns how a use of a tool reads as a line a person would type.
-fn invocation(payload: &Value) -> String {
+/// Returns the answers that an approval takes where there are more than two.
+pub(crate) fn choices(payload: &Value) -> Vec<String> {
+    let choices = payload.pointer("/details/choices").and_then(Value::as_array);
+    choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns how a use of a tool reads, after the prompt that goes before what a person would type in a shell.
+fn invocation(payload: &Value) -> (&'static str, String) {
     let tool = field(payload, "toolName");
-    let Some(args) = payload.get("args") else { return tool };
+    let tool = tool.strip_prefix("sandbox_").unwrap_or(&tool).replace('_', " ");
+    let Some(args) = payload.get("args") else { return ("", tool) };
     let command = field(args, "command");
     if !command.is_empty() {
-        return command;
+        return ("$ ", command);
     }
     let path = field(args, "path");
     if !path.is_empty() {
-        return format!("{tool} {path}");
+        return ("", format!("{tool} {path}"));
     }
     let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
-    if bare { tool } else { format!("{tool} {args}") }
+    ("", if bare { tool } else { format!("{tool} {args}") })
 }
 
 fn ending(event: &Event) -> (Style, String) {
@@ -320,7 +357,9 @@ fn ending(event: &Event) -> (Style, String) {
         (_, None) if failed => format!("failed, {time}"),
         (_, None) => format!("done, {time}"),
     };
-    if failed && !fault.is_empty() {
+    // The code says it already.
+    let is_news = !fault.is_empty() && code.is_none_or(|code| fault != format!("exit code {code}"));
+    if failed && is_news {
         words += &format!(": {}", plain_line(&fault));
     }
     (if failed { Style::Bad } else { Style::Faint }, words)
@@ -330,7 +369,8 @@ fn ending(event: &Event) -> (Style, String) {
 pub(crate) fn duration(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
-        0..60 => format!("{seconds}.{}s", millis % 1000 / 100),
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}.{}s", millis % 1000 / 100),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
     }

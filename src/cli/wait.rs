@@ -15,8 +15,8 @@ use crate::client::{Access, Client, Request};
 /// Wait until the active run of a session is over
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed. Without an active
-run it is that of the last one. 124 means that the time is over; the run goes on.
+The exit code is that of the run: 0 success, 1 failed, 2 cancelled, 3 denied, 4 acceptance failed. \
+Without an active run it is that of the last one. 124 means that the time is over; the run goes on.
 
 Examples:
   push wait @last

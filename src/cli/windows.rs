@@ -1,4 +1,4 @@
-//! Signals as Windows has them.
+//! Signals and terminals as Windows has them.
 
 use std::io;
 
@@ -24,4 +24,12 @@ impl Interrupts {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Leaves what was typed on the terminal: it is read line by line, and whole lines are dropped by their reader.
+pub(crate) const fn discard_typed() {}
+
+/// Returns whether the terminal is ours to read from, as it always is.
+pub(crate) const fn is_foreground() -> bool {
+    true
 }

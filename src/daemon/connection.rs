@@ -48,7 +48,6 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
         writer.abort();
     }
-    desk.leave();
     debug!(connection = id.0, "connection closed");
 }
 

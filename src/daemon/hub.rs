@@ -120,16 +120,6 @@ impl Hub {
         }
     }
 
-    /// Forgets a lane that wants to park, unless something is on its way to it.
-    pub fn forget(&self, id: &SessionId, is_quiet: impl FnOnce() -> bool) -> bool {
-        let mut lanes = self.lock();
-        let quiet = is_quiet();
-        if quiet {
-            lanes.remove(id);
-        }
-        quiet
-    }
-
     /// Returns all lanes.
     pub fn lanes(&self) -> Vec<LaneHandle> {
         self.lock().values().cloned().collect()

@@ -70,16 +70,10 @@ impl Server {
         &self.decode_limits
     }
 
-    /// Counts a connection in or out, and returns how many there are.
-    pub(super) fn count(&self, change: Connection) -> u64 {
-        match change {
-            Connection::Opened => self.connections.fetch_add(1, Ordering::Relaxed) + 1,
-            Connection::Closed => {
-                let left = self.connections.fetch_sub(1, Ordering::AcqRel) - 1;
-                self.left.notify_waiters();
-                left
-            }
-        }
+    /// Counts a connection until what is returned is dropped; also returns how many there are.
+    pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
+        let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        (Counted(Arc::clone(self)), count)
     }
 
     /// Waits until every connection has ended; they were let go before, and none has much time.
@@ -224,8 +218,12 @@ impl Server {
     }
 }
 
-/// What happened to a connection.
-pub(super) enum Connection {
-    Opened,
-    Closed,
+/// A connection among those that are counted.
+pub(super) struct Counted(Arc<Server>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.0.left.notify_waiters();
+    }
 }

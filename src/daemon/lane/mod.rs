@@ -24,7 +24,7 @@ use super::world::World;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
 use crate::kernel::command::{Command, Phase};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::SessionId;
+use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Gathering};
@@ -148,8 +148,8 @@ impl Lane {
                     break Ended::Broken;
                 }
                 Next::Quiet => {
-                    if self.park(&hub).await {
-                        break Ended::Parked;
+                    if let Some(ended) = self.park(&hub).await {
+                        break ended;
                     }
                 }
                 Next::Close => break self.close().await,
@@ -164,10 +164,7 @@ impl Lane {
         let idle = self.session.is_idle() && self.in_flight.is_none() && self.gathering.is_empty();
         let committed = async {
             match &mut self.in_flight {
-                Some(in_flight) => match (&mut in_flight.done).await {
-                    Ok(result) => result,
-                    Err(_) => Err(CommitError::Closed),
-                },
+                Some(in_flight) => (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)),
                 None => std::future::pending().await,
             }
         };
@@ -261,14 +258,23 @@ impl Lane {
         let create = self.create.take();
         let meta = (create.is_some() || gathered.is_telling()).then(|| self.meta());
         let (batch, block, after) = gathered.into_batch(&self.id, create, meta);
+        if batch.is_empty() {
+            // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
+            return self.follow(after, block);
+        }
         let done = self.world.journal.commit(batch);
         self.in_flight = Some(InFlight { done, after, block });
     }
 
-    /// Answers, shows and does what the finished commit allows.
     fn committed(&mut self) {
-        let Some(InFlight { after, block, .. }) = self.in_flight.take() else { return };
-        let After { answers, doing } = after;
+        if let Some(InFlight { after, block, done: _ }) = self.in_flight.take() {
+            self.follow(after, block);
+        }
+    }
+
+    /// Answers, shows and does what a finished commit allows.
+    fn follow(&mut self, after: After, block: Option<Block>) {
+        let After { answers, doing, run_ended } = after;
         for answer in answers {
             self.give(answer);
         }
@@ -278,24 +284,36 @@ impl Lane {
         for effect in doing {
             self.perform(effect);
         }
+        if run_ended {
+            // A slow stream makes small blocks; nobody waits for them to be joined.
+            drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
+        }
     }
 
+    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
     fn perform(&mut self, effect: Effect) {
+        let goes_on = |run: &RunId| {
+            let active = self.session.state().run.as_ref();
+            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
+        };
         match effect {
-            Effect::Turn(turn) => {
+            Effect::Turn(turn) if goes_on(&turn.run) => {
                 let run = turn.run.clone();
                 let turn = self.memory.whole_turn(*turn);
                 self.work.turn(turn, run, &self.memory, self.session.state());
             }
-            Effect::Check { run, index, criterion } => {
+            Effect::Check { run, index, criterion } if goes_on(&run) => {
                 let check = self.memory.whole_check(self.session.state(), index, &criterion);
                 self.work.check(run, index, check, &self.memory);
             }
-            Effect::Execute { run, intention } => {
+            Effect::Execute { run, intention } if goes_on(&run) => {
                 let args = self.memory.whole_args(&intention);
                 self.work.execute(run, *intention, args, &self.memory, self.session.state());
             }
-            Effect::Reserve(_)
+            Effect::Turn(_)
+            | Effect::Check { .. }
+            | Effect::Execute { .. }
+            | Effect::Reserve(_)
             | Effect::Persist(_)
             | Effect::Show(_)
             | Effect::ShowTo(..)
@@ -310,6 +328,8 @@ impl Lane {
     /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
     fn fail(&mut self, trouble: &CommitError) {
         error!(session = %self.id, error = %trouble, "the journal did not take a batch");
+        self.control.close();
+        self.commands.close();
         let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
         let gathered = std::mem::take(&mut self.gathering).into_after();
         for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
@@ -319,24 +339,40 @@ impl Lane {
         }
     }
 
-    /// Writes the state down and leaves memory, unless something arrives meanwhile.
-    async fn park(&mut self, hub: &Hub) -> bool {
-        if !self.session.is_idle() || !self.flush().await {
-            return false;
+    /// Writes the state down and leaves memory, unless something has happened meanwhile.
+    ///
+    /// What arrives from here on finds the lane closed and brings the session back; what had arrived is passed on.
+    async fn park(&mut self, hub: &Arc<Hub>) -> Option<Ended> {
+        if let Err(trouble) = self.flush().await {
+            self.fail(&trouble);
+            return Some(Ended::Broken);
         }
-        let idle = self.session.is_idle() && self.gathering.is_empty() && self.in_flight.is_none();
-        idle && hub.forget(&self.id, || self.control.is_empty() && self.commands.is_empty())
+        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
+            return None;
+        }
+        self.control.close();
+        self.commands.close();
+        while let Ok(LaneInput::Asked(asked)) = self.control.try_recv().or_else(|_| self.commands.try_recv())
+        {
+            let hub = Arc::clone(hub);
+            let id = self.id.clone();
+            tokio::spawn(async move {
+                if let Ok(Some(lane)) = hub.lane(&id).await {
+                    // A second closed door answers by being dropped.
+                    let _ = lane.ask(asked);
+                }
+            });
+        }
+        Some(Ended::Parked)
     }
 
     /// Commits everything, with a checkpoint and the exact end of the numbers in use.
-    async fn flush(&mut self) -> bool {
+    async fn flush(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() {
             self.submit();
             if let Some(in_flight) = &mut self.in_flight {
-                match (&mut in_flight.done).await {
-                    Ok(Ok(())) => self.committed(),
-                    Ok(Err(_)) | Err(_) => return false,
-                }
+                (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed))?;
+                self.committed();
             }
         }
         let mut batch = Batch::new(self.id.clone());
@@ -344,7 +380,7 @@ impl Lane {
         batch.checkpoint = Some(batch::checkpoint(self.session.state()));
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;
-        matches!(self.world.journal.commit(batch).await, Ok(Ok(())))
+        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
     }
 
     async fn close(&mut self) -> Ended {
@@ -352,7 +388,13 @@ impl Lane {
         self.commands.close();
         // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
         self.work.kill();
-        if self.flush().await { Ended::Closed } else { Ended::Broken }
+        match self.flush().await {
+            Ok(()) => Ended::Closed,
+            Err(trouble) => {
+                self.fail(&trouble);
+                Ended::Broken
+            }
+        }
     }
 
     fn meta(&self) -> Meta {

@@ -1,12 +1,12 @@
 //! A living session: judges inputs against the state, records what follows, and says what is to be done.
 //!
-//! The rooms: [`effects`] orders what is to be done, `asked` answers commands, `running` drives the active run,
-//! `deciding` settles gates, `attaching` serves listeners. Only [`Session::record`] changes the state, by folding.
+//! The rooms: `effects` orders what is to be done, `asked` answers commands, `running` drives the active run,
+//! `deciding` settles gates, `attaching` serves listeners. Only `record` changes the state, by folding.
 
 mod asked;
 mod attaching;
 mod deciding;
-pub mod effects;
+mod effects;
 mod running;
 
 use super::command::{Caller, Command, Rights, Snapshot};
