@@ -5,8 +5,8 @@
 use clap::ValueEnum;
 use serde_json::Value;
 
+use super::phrase::{choices, field};
 use super::plain::plain_line;
-use super::view::{choices, field};
 use crate::client::{Environment, Event, Request};
 
 /// What to do with approvals of a run that nobody watches.

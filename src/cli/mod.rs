@@ -24,6 +24,7 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 mod overview;
+mod phrase;
 mod plain;
 mod queue;
 mod rename;

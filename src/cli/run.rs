@@ -14,10 +14,11 @@ use super::approval::Policy;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::input::Interrupts;
+use super::phrase::field;
 use super::plain::plain_line;
 use super::report::Report;
 use super::send::new_message_id;
-use super::view::{Echo, field};
+use super::view::Echo;
 use super::{ids, message};
 use crate::client::{Access, Client, Repository, Request};
 

@@ -6,8 +6,8 @@ use super::console::Style;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::ids;
+use super::phrase::field;
 use super::plain::plain_line;
-use super::view::field;
 use crate::client::Request;
 
 /// List the sessions, latest first

@@ -206,20 +206,6 @@ fn a_question_names_its_choices() {
     assert_eq!(show(&[("approval_required", asked)]), "? Again? (appr_1)\n  x\n  choices: a, b\n");
 }
 
-#[test]
-fn times_read_as_people_say_them() {
-    for (millis, text) in [
-        (0, "0ms"),
-        (950, "950ms"),
-        (1000, "1.0s"),
-        (59_999, "59.9s"),
-        (60_000, "1m00s"),
-        (3_723_000, "1h02m"),
-    ] {
-        assert_eq!(duration(millis), text);
-    }
-}
-
 fn show(events: &[(&str, Value)]) -> String {
     let mut view = View::new(Palette::Plain, Echo::Messages, Thoughts::Shown);
     events.iter().map(|(kind, payload)| view.event(&event(kind, payload.clone()))).collect()

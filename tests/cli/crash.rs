@@ -6,7 +6,7 @@ use super::home::{Home, is_alive, until};
 fn a_watching_client_sees_everything_once_and_is_asked_about_the_step() {
     let home = Home::new();
     let message =
-        "Before.\n\n$ echo first\n$ echo begun; echo $$ >> steps; test -e go || sleep 1000; echo again\n";
+        "Before.\n\n$ echo first\n$ echo $$ >> steps; echo begun; test -e go || sleep 1000; echo again\n";
     let mut run = home.start(&["run", "--jsonl", message]);
     run.until_line("begun\\n\"");
     let step: i32 = home.read("steps").trim().parse().unwrap();

@@ -281,11 +281,11 @@ fn stopped_summary(run: &Run) -> String {
     let Some(stopping) = &run.stopping else { return String::new() };
     let verb = match stopping.outcome {
         Outcome::Success => "ended",
-        Outcome::Failed => "failed",
+        Outcome::Failed => "stopped",
         Outcome::Cancelled => "cancelled",
         Outcome::Denied => "denied",
     };
-    format!("{verb} by {} after {} finished steps ({})", stopping.by, run.done, stopping.reason)
+    format!("{verb} by {}", stopping.by)
 }
 
 fn cut_short(call: &Call) -> Settlement {
