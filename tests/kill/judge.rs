@@ -81,8 +81,8 @@ pub(crate) fn compare(session: &str, history: &Lines, seen: &Seen, findings: &mu
         let due: Vec<u64> = history.range(stretch.after + 1..=*last).map(|(seq, _)| *seq).collect();
         if due != stretch.seqs {
             let missing: Vec<_> = due.iter().filter(|seq| !stretch.seqs.contains(seq)).take(5).collect();
-            let (life, after) = (stretch.life, stretch.after);
-            findings.push(format!("life {life}: {session} after {after} up to {last}: missing {missing:?}"));
+            let extra: Vec<_> = stretch.seqs.iter().filter(|seq| !due.contains(seq)).take(5).collect();
+            findings.push(format!("missing {missing:?}, not due {extra:?} in {stretch:?}"));
         }
     }
 }
