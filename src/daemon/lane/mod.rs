@@ -262,9 +262,12 @@ impl Lane {
     fn committed(&mut self) {
         let Some(InFlight { after, block, .. }) = self.in_flight.take() else { return };
         let After { answers, doing } = after;
+        // Between the answer of an attach and what it promises, nothing of an earlier attach may come.
+        let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
         for answer in answers {
             self.give(answer);
         }
+        drop(together);
         if let Some(block) = block {
             self.feed.show(block);
         }
