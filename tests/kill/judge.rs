@@ -77,7 +77,8 @@ pub(crate) fn compare(session: &str, history: &Lines, seen: &Seen, findings: &mu
         }
     }
     for stretch in seen.stretches.iter().filter(|stretch| stretch.session == session) {
-        let Some(last) = stretch.seqs.last() else { continue };
+        // The order within a stretch was looked at when it came.
+        let Some(last) = stretch.seqs.last().filter(|last| **last > stretch.after) else { continue };
         let due: Vec<u64> = history.range(stretch.after + 1..=*last).map(|(seq, _)| *seq).collect();
         if due != stretch.seqs {
             let missing: Vec<_> = due.iter().filter(|seq| !stretch.seqs.contains(seq)).take(5).collect();
