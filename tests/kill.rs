@@ -6,6 +6,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "kill/ask.rs"]
+mod ask;
 #[path = "kill/follow.rs"]
 mod follow;
 #[path = "kill/history.rs"]
@@ -14,6 +16,8 @@ mod history;
 mod judge;
 #[path = "kill/leftover.rs"]
 mod leftover;
+#[path = "kill/mood.rs"]
+mod mood;
 #[path = "kill/player.rs"]
 mod player;
 #[path = "support/random.rs"]
@@ -36,8 +40,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use ask::mark;
 use judge::{Tally, Trial};
-use player::{Player, Role, mark};
+use player::{Player, Role};
 use random::Random;
 use stage::{Act, Moment, PATIENCE, Stage};
 use wire::Wire;
@@ -137,6 +142,10 @@ impl Home {
             self.stage.witness.finding("not every session comes to rest".to_owned());
         }
         self.report_left(&marks, "after all runs");
+        let keepers = self.stage.pid().map(|pid| leftover::wait_for_no_child(pid, PATIENCE / 4));
+        if let Some(keepers) = keepers.filter(|keepers| !keepers.is_empty()) {
+            self.stage.witness.finding(format!("the daemon has children after all runs: {keepers:?}"));
+        }
         self.stage.turn_to(Act::Over);
         self.stage.kill();
         for player in players {
@@ -165,7 +174,7 @@ impl Home {
     fn point(&mut self) -> Point {
         let random = &mut self.random;
         let count = 1 + random.below(4);
-        match random.below(24) {
+        match random.below(26) {
             0 => Point::Starting(Duration::from_micros(random.below(100_000))),
             1 => Point::Ready(Duration::ZERO),
             2 | 3 => Point::Ready(Duration::from_micros(random.below(3_000))),
@@ -179,7 +188,8 @@ impl Home {
             18 | 19 => Point::At(Moment::Output, 1 + random.below(30)),
             20 | 21 => Point::At(Moment::StepOver, count),
             22 => Point::At(Moment::Recovered, count),
-            _ => Point::At(Moment::RunOver, count),
+            23 | 24 => Point::At(Moment::RunOver, count),
+            _ => Point::At(Moment::ToldAlone, 1),
         }
     }
 
@@ -231,7 +241,8 @@ impl Home {
         }
         let mut seen = self.stage.witness.lock();
         let mut findings = std::mem::take(&mut seen.findings);
-        let mut tally = Tally { stretches: seen.stretches.len(), ..Tally::default() };
+        let mut tally = Tally::default();
+        tally.stretches += seen.stretches.len();
         for (session, lines) in &histories {
             judge::compare(session, lines, &seen, &mut findings);
             let facts = history::open(lines, &mut findings);

@@ -198,7 +198,7 @@ fn sessions_are_listed_newest_first_in_pages_and_by_prefix() {
         assert_eq!(listed, made, "in pages of {limit}");
     }
     let one = &made[4];
-    assert_eq!(ids(&client.get("list_sessions", json!({"prefix": one}))), [one.clone()]);
+    assert_eq!(ids(&client.get("list_sessions", json!({"prefix": one}))), [one.as_str()]);
     assert_eq!(ids(&client.get("list_sessions", json!({"prefix": "sess_"}))), made);
     for nothing in ["%", "sess\\_", "nothing", "_"] {
         assert!(ids(&client.get("list_sessions", json!({"prefix": nothing}))).is_empty(), "{nothing}");

@@ -77,12 +77,13 @@ pub(crate) fn compare(session: &str, history: &Lines, seen: &Seen, findings: &mu
         }
     }
     for stretch in seen.stretches.iter().filter(|stretch| stretch.session == session) {
-        let Some(last) = stretch.seqs.last() else { continue };
+        // The order within a stretch was looked at when it came.
+        let Some(last) = stretch.seqs.last().filter(|last| **last > stretch.after) else { continue };
         let due: Vec<u64> = history.range(stretch.after + 1..=*last).map(|(seq, _)| *seq).collect();
         if due != stretch.seqs {
             let missing: Vec<_> = due.iter().filter(|seq| !stretch.seqs.contains(seq)).take(5).collect();
-            let (life, after) = (stretch.life, stretch.after);
-            findings.push(format!("life {life}: {session} after {after} up to {last}: missing {missing:?}"));
+            let extra: Vec<_> = stretch.seqs.iter().filter(|seq| !due.contains(seq)).take(5).collect();
+            findings.push(format!("missing {missing:?}, not due {extra:?} in {stretch:?}"));
         }
     }
 }

@@ -19,6 +19,22 @@ pub(crate) fn wait_for_none(marks: &[String], except: Option<u32>, limit: Durati
     }
 }
 
+/// Waits until a process has no child; returns what is left after `limit`.
+pub(crate) fn wait_for_no_child(pid: u32, limit: Duration) -> Vec<String> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let left: Vec<_> = children
+            .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn find(marks: &[String], except: Option<u32>) -> Vec<String> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -8,29 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::follow::{FOREIGN, Following};
+use super::ask::Ask;
+use super::follow::Following;
 use super::leftover;
 use super::random::Random;
 use super::schemas;
 use super::stage::{Act, Moment, Stage};
 use super::wire::{Head, Heard, Lost, Wire};
-use super::witness::{Fate, Granted, How, Message, text};
+use super::witness::{Fate, Granted, How, text};
 use super::workload;
-
-/// What a client wants of the daemon.
-#[derive(Debug, Clone)]
-pub(crate) enum Ask {
-    Start,
-    Attach { session: String, after: u64 },
-    Message { id: String, how: How, payload: Value },
-    Decide { session: String, approval: String, decision: String, choice: Option<String> },
-    Cancel { session: String, run: String },
-    Remove { session: String, message: String },
-    Rename { session: String, name: String },
-    Snapshot,
-}
 
 /// What a client is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,21 +29,21 @@ pub(crate) enum Role {
 
 /// One client.
 pub(crate) struct Player {
-    stage: Arc<Stage>,
-    role: Role,
-    number: usize,
-    random: Random,
+    pub(super) stage: Arc<Stage>,
+    pub(super) role: Role,
+    pub(super) number: usize,
+    pub(super) random: Random,
     life: u64,
     /// By session.
-    following: BTreeMap<String, Following>,
+    pub(super) following: BTreeMap<String, Following>,
     /// The session of a worker.
-    session: Option<String>,
-    pending: BTreeMap<String, Ask>,
+    pub(super) session: Option<String>,
+    pub(super) pending: BTreeMap<String, Ask>,
     /// Messages whose answer was lost.
-    unanswered: Vec<Ask>,
-    made: u64,
-    tired: bool,
-    resting: bool,
+    pub(super) unanswered: Vec<Ask>,
+    pub(super) made: u64,
+    pub(super) tired: bool,
+    pub(super) resting: bool,
 }
 
 /// Why a client leaves a daemon that lives.
@@ -145,8 +133,8 @@ impl Player {
                 self.following.entry(session).or_default();
             }
         } else if self.session.is_none() {
-            let starting = self.pending.values().any(|ask| matches!(ask, Ask::Start));
-            return if starting { Ok(()) } else { self.ask(wire, Ask::Start) };
+            let starting = self.pending.values().any(|ask| matches!(ask, Ask::Start { .. }));
+            return if starting { Ok(()) } else { self.ask(wire, Ask::Start { number: self.number }) };
         }
         let missing = |(_, following): &(&String, &Following)| !following.is_joined();
         let missing: Vec<_> =
@@ -190,6 +178,7 @@ impl Player {
             "tool_output" => self.stage.at(Moment::Output),
             "tool_result" => self.stage.at(Moment::StepOver),
             "run_recovered" => self.stage.at(Moment::Recovered),
+            "session_snapshot" => self.stage.at(Moment::ToldAlone),
             "run_complete" => {
                 self.stage.at(Moment::RunOver);
                 self.look_for_leftovers(head);
@@ -228,7 +217,7 @@ impl Player {
         let (granted, payload) = (head.ok == Some(true), head.payload());
         let witness = &self.stage.witness;
         match ask {
-            Ask::Start => {
+            Ask::Start { .. } => {
                 let session = payload["sessionId"].as_str().map(str::to_owned);
                 let Some(session) = session else { return witness.finding(format!("no session: {head:?}")) };
                 let place = self.following.entry(session.clone()).or_default();
@@ -268,12 +257,12 @@ impl Player {
             Ask::Rename { session, name } if granted => {
                 witness.lock().granted.push(Granted::Name { session, name })
             }
-            Ask::Snapshot if granted => self.consider_rest(&payload),
+            Ask::Snapshot { .. } if granted => self.consider_rest(&payload),
             Ask::Decide { .. }
             | Ask::Cancel { .. }
             | Ask::Remove { .. }
             | Ask::Rename { .. }
-            | Ask::Snapshot => {
+            | Ask::Snapshot { .. } => {
                 let code = head.code();
                 let usual = ["APPROVAL_EXPIRED", "NO_ACTIVE_RUN", "INVALID_REQUEST"];
                 if !usual.contains(&code.as_str()) {
@@ -293,124 +282,8 @@ impl Player {
         }
     }
 
-    /// Does whatever comes to mind.
-    fn act(&mut self, wire: &mut Wire) -> Result<(), Lost> {
-        if self.pending.len() > 4 {
-            return Ok(());
-        }
-        match (self.role, self.stage.act()) {
-            (_, Act::Over) => Ok(()),
-            (Role::Watcher, Act::Busy) => self.watch(wire),
-            (Role::Worker, Act::Busy) => self.work(wire),
-            (_, Act::Finishing) => self.finish(wire),
-        }
-    }
-
-    fn watch(&mut self, wire: &mut Wire) -> Result<(), Lost> {
-        let sessions: Vec<_> = self.following.keys().cloned().collect();
-        let Some(session) = self.random.pick(&sessions).cloned() else { return Ok(()) };
-        if self.random.one_in(4) {
-            return self.decide(wire, &session);
-        }
-        let place = self.following.get(&session).expect("it is followed");
-        if !place.is_settled() {
-            return Ok(());
-        }
-        let after = match self.random.below(24) {
-            // Never issued: the daemon has to say so, and to go on from there.
-            0 => FOREIGN + self.random.below(1000),
-            1 => self.random.below(place.last + 1),
-            2..=5 => place.last.saturating_sub(self.random.below(300)),
-            _ => return Ok(()),
-        };
-        self.ask(wire, Ask::Attach { session, after })
-    }
-
-    fn work(&mut self, wire: &mut Wire) -> Result<(), Lost> {
-        let Some(session) = self.session.clone() else { return Ok(()) };
-        if let Some(again) = self.unanswered.pop() {
-            return self.ask(wire, again);
-        }
-        let place = &self.following[&session];
-        let (run, queued) = (place.run.clone(), place.queued.clone());
-        match (run, self.random.below(20)) {
-            (None, 0) => self.message(wire, &session, How::Queue),
-            (None, 1..=3) => {
-                self.tired = true;
-                Ok(())
-            }
-            (None, _) => self.message(wire, &session, How::Send),
-            (Some(_), 0..=5) => self.decide(wire, &session),
-            (Some(_), 6 | 7) if queued.len() < 3 => self.message(wire, &session, How::Queue),
-            (Some(_), 8 | 9) => self.message(wire, &session, How::Steer),
-            (Some(run), 10) if self.random.one_in(2) => self.ask(wire, Ask::Cancel { session, run }),
-            (Some(_), 11) => match self.random.pick(&queued).cloned() {
-                Some(message) => self.ask(wire, Ask::Remove { session, message }),
-                None => Ok(()),
-            },
-            (Some(_), 12) if self.random.one_in(4) => {
-                let name = format!("name {}", self.random.below(1_000_000));
-                self.ask(wire, Ask::Rename { session, name })
-            }
-            (Some(_), 13) if self.random.one_in(4) => self.message(wire, &session, How::Send),
-            (Some(_), _) => Ok(()),
-        }
-    }
-
-    fn finish(&mut self, wire: &mut Wire) -> Result<(), Lost> {
-        let Some(session) = self.session.clone() else { return Ok(()) };
-        if let Some(again) = self.unanswered.pop() {
-            return self.ask(wire, again);
-        }
-        self.decide(wire, &session)?;
-        if self.pending.is_empty() && !self.resting { self.ask(wire, Ask::Snapshot) } else { Ok(()) }
-    }
-
-    fn message(&mut self, wire: &mut Wire, session: &str, how: How) -> Result<(), Lost> {
-        self.made += 1;
-        let id = format!("m{}x{}", self.number, self.made);
-        let ledger = self.stage.ledger();
-        let work = match how {
-            How::Send | How::Queue => workload::message(&mut self.random, &id, &ledger, self.number == 0),
-            How::Steer => workload::steering(&mut self.random, &id, &ledger),
-        };
-        let mut payload = json!({"sessionId": session, "clientMessageId": id, "text": work.text});
-        if !work.checks.is_empty() {
-            payload["acceptanceCriteria"] = work.checks.iter().map(|check| json!({"check": check})).collect();
-        }
-        let (session, steps) = (session.to_owned(), work.steps);
-        let message = Message { session, how, steps, attempts: 0, fate: Fate::Unanswered };
-        self.stage.witness.lock().messages.insert(id.clone(), message);
-        self.ask(wire, Ask::Message { id, how, payload })
-    }
-
-    fn decide(&mut self, wire: &mut Wire, session: &str) -> Result<(), Lost> {
-        let open: Vec<_> =
-            self.following[session].open.iter().map(|(id, choices)| (id.clone(), choices.clone())).collect();
-        let Some((approval, choices)) = self.random.pick(&open).cloned() else { return Ok(()) };
-        let asked = |ask: &Ask| matches!(ask, Ask::Decide { approval: other, .. } if *other == approval);
-        if self.pending.values().any(asked) {
-            return Ok(());
-        }
-        let decision = if self.random.one_in(8) { "deny" } else { "approve" }.to_owned();
-        let choice = match decision.as_str() {
-            "approve" if !choices.is_empty() => {
-                Some(if self.random.one_in(2) { "run_again" } else { "skip" }.to_owned())
-            }
-            _ => None,
-        };
-        self.ask(wire, Ask::Decide { session: session.to_owned(), approval, decision, choice })?;
-        match self.following[session].run.clone() {
-            // At once, so that it meets the step on its way to its start.
-            Some(run) if self.random.one_in(8) => {
-                self.ask(wire, Ask::Cancel { session: session.to_owned(), run })
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn ask(&mut self, wire: &mut Wire, ask: Ask) -> Result<(), Lost> {
-        let (kind, payload) = self.request(&ask);
+    pub(super) fn ask(&mut self, wire: &mut Wire, ask: Ask) -> Result<(), Lost> {
+        let (kind, payload) = ask.request(&self.stage, self.life);
         let moment = if let Ask::Decide { .. } = ask { Moment::DecisionSent } else { Moment::RequestSent };
         if let Ask::Message { id, .. } = &ask {
             self.stage.witness.lock().messages.get_mut(id).expect("a message of ours").attempts += 1;
@@ -421,48 +294,4 @@ impl Player {
         self.pending.insert(request, ask);
         sent.map(|_| self.stage.at(moment))
     }
-
-    fn request(&self, ask: &Ask) -> (&'static str, Value) {
-        match ask {
-            Ask::Start => {
-                let key = format!("start-{}", self.number);
-                let cwd = self.stage.cwd();
-                (
-                    "start_session",
-                    json!({"cwd": cwd, "idempotencyKey": key, "environment": self.environment()}),
-                )
-            }
-            Ask::Attach { session, after } => {
-                let payload =
-                    json!({"sessionId": session, "lastSeenSeq": after, "environment": self.environment()});
-                ("attach_session", payload)
-            }
-            Ask::Message { how: How::Send, payload, .. } => ("send_user_message", payload.clone()),
-            Ask::Message { how: How::Queue, payload, .. } => ("queue_message", payload.clone()),
-            Ask::Message { how: How::Steer, payload, .. } => ("steer", payload.clone()),
-            Ask::Decide { session, approval, decision, choice } => {
-                let mut payload = json!({"sessionId": session, "approvalId": approval, "decision": decision});
-                if let Some(choice) = choice {
-                    payload["choice"] = json!(choice);
-                }
-                ("submit_approval", payload)
-            }
-            Ask::Cancel { session, run } => ("cancel_run", json!({"sessionId": session, "runId": run})),
-            Ask::Remove { session, message } => {
-                ("remove_queued", json!({"sessionId": session, "messageId": message}))
-            }
-            Ask::Rename { session, name } => ("rename_session", json!({"sessionId": session, "name": name})),
-            Ask::Snapshot => ("get_session_snapshot", json!({"sessionId": self.session})),
-        }
-    }
-
-    /// What the steps get; the mark names the life, so that what outlives it is found.
-    fn environment(&self) -> Value {
-        json!({"PATH": std::env::var("PATH").unwrap_or_default(), "PUSH_KILL_MARK": mark(&self.stage, self.life)})
-    }
-}
-
-/// The mark of all steps of one life.
-pub(crate) fn mark(stage: &Stage, life: u64) -> String {
-    format!("{}/life-{life}.", stage.home.path().display())
 }

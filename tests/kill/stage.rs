@@ -32,6 +32,7 @@ pub(crate) enum Moment {
     Output,
     StepOver,
     Recovered,
+    ToldAlone,
     RunOver,
 }
 
@@ -82,6 +83,12 @@ impl Stage {
             changed: Condvar::new(),
             armed: AtomicU8::new(Moment::Never as u8),
         }
+    }
+
+    /// A word that no other home has.
+    pub(crate) fn name(&self) -> String {
+        let name = self.home.path().file_name().unwrap_or_default().to_string_lossy();
+        name.chars().filter(char::is_ascii_alphanumeric).collect()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -275,9 +275,12 @@ impl Lane {
     /// Answers, shows and does what a finished commit allows.
     fn follow(&mut self, after: After, block: Option<Block>) {
         let After { answers, doing, run_ended } = after;
+        // Between the answer of an attach and what it promises, nothing of an earlier attach may come.
+        let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
         for answer in answers {
             self.give(answer);
         }
+        drop(together);
         if let Some(block) = block {
             self.feed.show(block);
         }
