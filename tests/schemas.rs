@@ -348,7 +348,7 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("hello", encode::hello("0.1.0")),
         ("ping", encode::pong(Now(1))),
         ("start_session", encode::started(&session, Phase::Idle, "att_1", Repetition::Again)),
-        ("list_sessions", encode::sessions(&[row], events.maybe(|_| "next"))),
+        ("list_sessions", encode::sessions(&[encode::session_item(&row)], events.maybe(|_| "next"))),
         ("attach_session", encode::attached(&session, Phase::Running, replay)),
         ("resume_session", encode::attached(&session, Phase::Failed, gone)),
         ("detach_session", encode::detached()),

@@ -51,7 +51,7 @@ impl Context {
         // The connection speaks up at any time, also while a verb holds the console.
         let mut notes = Console::standard(self.color, self.console.volume);
         Ok(Client::open(Settings {
-            address: client::address(&self.paths()?),
+            address: self.paths()?.address(),
             missing,
             version: env!("CARGO_PKG_VERSION"),
             environment: client::collect_environment(std::env::vars_os()),

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::{Backoff, chance};
 use super::link::{Link, Lost};
-use super::socket::Address;
 use super::start::{Missing, Unreachable, connect_or_start};
 use super::watch::{Access, Attached, Watch};
 use crate::adapter::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
+use crate::transport::local::Address;
 
 /// What a client needs to know of its world.
 pub struct Settings {

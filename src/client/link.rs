@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use ulid::Ulid;
 
-use super::socket::Stream;
 use super::watch::Watch;
 use crate::adapter::push::client::{Fault, Incoming, Request, Unreadable, read};
+use crate::transport::local::Stream;
 
 /// The longest line that is taken from the daemon.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;

@@ -15,7 +15,6 @@ mod os;
 mod os;
 mod ready;
 mod repository;
-mod socket;
 mod start;
 mod watch;
 
@@ -27,11 +26,11 @@ pub(crate) mod testing;
 mod tests;
 
 pub use crate::adapter::push::client::{Environment, Event, Fault, Request};
+pub use crate::transport::local::Address;
 pub use connection::{AskError, Client, Notice, Settings};
 pub use environment::collect as collect_environment;
 pub use os::{end_process, process_is_alive};
 pub use ready::Announcement;
 pub use repository::Repository;
-pub use socket::{Address, address};
 pub use start::{Launch, Missing, Unreachable};
 pub use watch::{Access, Attached};

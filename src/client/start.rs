@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::backoff::{Backoff, chance};
 use super::os;
 use super::ready::{self, Announced};
-use super::socket::{Address, Stream, connect};
+use crate::transport::local::{Address, Stream, connect};
 
 /// The program that becomes the daemon.
 #[derive(Debug, Clone)]

@@ -6,6 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::transport::local::{Address, Directory};
+
 /// Where everything is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
@@ -69,6 +71,19 @@ pub enum PathsError {
 }
 
 impl Paths {
+    /// Returns where a daemon with these paths listens.
+    pub fn address(&self) -> Address {
+        Address {
+            socket: self.socket.clone(),
+            lock: self.lock.clone(),
+            pid: self.pid.clone(),
+            directory: match self.socket_place {
+                SocketPlace::Default => Directory::Default,
+                SocketPlace::Chosen => Directory::Chosen,
+            },
+        }
+    }
+
     /// Works out the paths from the variables that `variable` looks up; an empty one counts as absent.
     ///
     /// With `PUSHD_SOCKET`, lock and pid file stand beside that socket under its own name (`x.sock` has `x.lock` and

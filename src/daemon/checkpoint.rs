@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CheckpointError {
+pub enum CheckpointError {
     /// It is not of this form.
     #[error("it is not a checkpoint: {0}")]
     Form(#[from] serde_json::Error),
@@ -39,13 +39,13 @@ pub(super) enum CheckpointError {
 }
 
 /// Writes a state down.
-pub(super) fn encode(state: &State) -> Vec<u8> {
+pub fn encode(state: &State) -> Vec<u8> {
     // Plain data of ours: there is nothing in it that could not be written.
     serde_json::to_vec(&Written::of(state)).unwrap_or_default()
 }
 
 /// Reads a state.
-pub(super) fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
+pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
     let written: Written = serde_json::from_slice(bytes)?;
     if written.version != VERSION {
         return Err(CheckpointError::Version(written.version));
@@ -145,9 +145,11 @@ impl Written {
             let votes = votes.into_iter().map(|(by, approves)| (by, vote(approves))).collect();
             Ok((question.gate.clone(), Gate { question, votes }))
         });
-        let queue = self.queue.iter().map(|line| match event(line)? {
-            EventKind::MessageQueued(queued) => Ok(*queued),
-            _ => Err(CheckpointError::Misplaced),
+        let queue = self.queue.iter().map(|line| {
+            let EventKind::MessageQueued(queued) = event(line)? else {
+                return Err(CheckpointError::Misplaced);
+            };
+            Ok(*queued)
         });
         let ledger = self.ledger.into_iter().map(|entry| {
             let scope = if entry.steer { Scope::Steer } else { Scope::Prompt };
@@ -223,24 +225,28 @@ impl WrittenRun {
         let EventKind::RunStarted(message) = event(&self.message)? else {
             return Err(CheckpointError::Misplaced);
         };
-        let steers = self.steers.into_iter().map(|(at, line)| match event(&line)? {
-            EventKind::Steered(steering) => Ok((at, *steering)),
-            _ => Err(CheckpointError::Misplaced),
+        let steers = self.steers.into_iter().map(|(at, line)| {
+            let EventKind::Steered(steering) = event(&line)? else { return Err(CheckpointError::Misplaced) };
+            Ok((at, *steering))
         });
-        let calls = self.calls.into_iter().map(|(line, started)| match event(&line)? {
-            EventKind::CallIntended(intention) => {
-                let stage = if started { Stage::Started } else { Stage::Intended };
-                Ok((intention.call.clone(), Call { intention: *intention, stage }))
-            }
-            _ => Err(CheckpointError::Misplaced),
+        let calls = self.calls.into_iter().map(|(line, started)| {
+            let EventKind::CallIntended(intention) = event(&line)? else {
+                return Err(CheckpointError::Misplaced);
+            };
+            let stage = if started { Stage::Started } else { Stage::Intended };
+            Ok((intention.call.clone(), Call { intention: *intention, stage }))
         });
-        let last = self.last.map(|line| match event(&line)? {
-            EventKind::CallSettled(settlement) => Ok(*settlement),
-            _ => Err(CheckpointError::Misplaced),
+        let last = self.last.map(|line| {
+            let EventKind::CallSettled(settlement) = event(&line)? else {
+                return Err(CheckpointError::Misplaced);
+            };
+            Ok(*settlement)
         });
-        let stopping = self.stopping.map(|line| match event(&line)? {
-            EventKind::Stopping { outcome, reason, by } => Ok(Stopping { outcome, reason, by }),
-            _ => Err(CheckpointError::Misplaced),
+        let stopping = self.stopping.map(|line| {
+            let EventKind::Stopping { outcome, reason, by } = event(&line)? else {
+                return Err(CheckpointError::Misplaced);
+            };
+            Ok(Stopping { outcome, reason, by })
         });
         Ok(Run {
             id: RunId::from(self.id),
@@ -276,23 +282,23 @@ fn event(line: &RawValue) -> Result<EventKind, CheckpointError> {
 }
 
 fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
-    match event(line)? {
-        EventKind::SessionOpened(opening) => Ok(*opening),
-        _ => Err(CheckpointError::Misplaced),
+    {
+        let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
+        Ok(*opening)
     }
 }
 
 fn question(line: &RawValue) -> Result<Question, CheckpointError> {
-    match event(line)? {
-        EventKind::GateOpened(question) => Ok(*question),
-        _ => Err(CheckpointError::Misplaced),
+    {
+        let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
+        Ok(*question)
     }
 }
 
 fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
-    match event(line)? {
-        EventKind::RunEnded(report) => Ok(*report),
-        _ => Err(CheckpointError::Misplaced),
+    {
+        let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
+        Ok(*report)
     }
 }
 

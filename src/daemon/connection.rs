@@ -31,7 +31,6 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     let permits = Arc::new(Semaphore::new(limits.requests));
     let desk = Desk::new(Arc::clone(&server), Arc::clone(&outbox));
     let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
-    let world = Arc::clone(server.hub().world());
     tokio::select! {
         () = read(&server, receiving, &desk, &permits) => {
             // The peer has said all it will; what it asked for is still answered.
@@ -42,25 +41,18 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             }
         }
         _ = &mut writer => {}
-        () = world.closing.wait() => {
-            // How a run ended that was waited for is among the last events.
-            tokio::select! {
-                () = world.parting.wait() => {}
-                _ = &mut writer => {}
-            }
-        }
+        () = server.hub().world().parting.wait() => {}
     }
     outbox.close();
-    // A writer that is stuck in a full socket is of no use to anybody.
-    if timeout(FAREWELL, &mut writer).await.is_err() {
+    // A writer that is stuck in a full socket is of no use to anybody; one that has ended must not be asked again.
+    if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
         writer.abort();
     }
-    desk.leave();
     debug!(connection = id.0, "connection closed");
 }
 
 /// How long a writer may take for its last words.
-const FAREWELL: Duration = Duration::from_millis(250);
+pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 
 async fn read(server: &Server, from: impl AsyncRead + Unpin, desk: &Desk, permits: &Arc<Semaphore>) {
     let limits = server.hub().world().limits;

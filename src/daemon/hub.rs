@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::checkpoint;
-use super::lane::{Beginning, Lane, LaneHandle};
+use super::lane::{Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
 use crate::adapter::push::record::{self, RecordError};
 use crate::journal::{Create, ReadError, Stored};
@@ -31,6 +32,9 @@ pub enum LoadError {
         /// What the journal said.
         source: ReadError,
     },
+    /// The daemon stops; a second lane of the session would write beside the one that is closing.
+    #[error("the daemon is stopping; try again in a moment")]
+    Closing,
     /// The journal holds something that is not an event.
     #[error("session {session} holds an event that cannot be read: {source}")]
     Record {
@@ -40,6 +44,9 @@ pub enum LoadError {
         source: RecordError,
     },
 }
+
+/// How long a session that broke rests before it is brought back unasked.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The lanes of a daemon.
 pub struct Hub {
@@ -79,15 +86,20 @@ impl Hub {
         if let Some(lane) = self.resident(id) {
             return Ok(Some(lane));
         }
+        if self.world.closing.has_begun() {
+            return Err(LoadError::Closing);
+        }
         let stored = self.world.journal.load(id.clone()).await;
         let Some(stored) = stored.map_err(|source| LoadError::Read { session: id.clone(), source })? else {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
+        // A lane that broke is still listed, with those who listened to it.
+        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
         let session =
             self.restore(stored).map_err(|source| LoadError::Record { session: id.clone(), source })?;
         info!(session = %id, seq = %session.state().last_seq, "session loaded");
-        Ok(Some(self.start(id, session, Beginning::Restored { token_hash })))
+        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners })))
     }
 
     /// Starts the lane of a new session.
@@ -106,16 +118,6 @@ impl Hub {
                 error!(session = %id, %error, "an unfinished run could not be brought back");
             }
         }
-    }
-
-    /// Forgets a lane that wants to park, unless something is on its way to it.
-    pub fn forget(&self, id: &SessionId, is_quiet: impl FnOnce() -> bool) -> bool {
-        let mut lanes = self.lock();
-        let quiet = is_quiet();
-        if quiet {
-            lanes.remove(id);
-        }
-        quiet
     }
 
     /// Returns all lanes.
@@ -173,12 +175,34 @@ impl Hub {
         let id = id.clone();
         let running = tokio::spawn(lane.run(Arc::clone(self)));
         tokio::spawn(async move {
-            if let Err(panic) = running.await {
+            let ended = running.await.unwrap_or_else(|panic| {
                 error!(session = %id, %panic, "a lane broke");
+                Ended::Broken
+            });
+            if ended == Ended::Broken {
+                hub.bring_back(&id).await;
             }
             hub.lane_ended(&id);
         });
         handle
+    }
+
+    /// Gives a session that broke its next life, unless nobody waits for it.
+    async fn bring_back(self: &Arc<Self>, id: &SessionId) {
+        let waited_for = |lane: &LaneHandle| {
+            !lane.listeners().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
+        };
+        while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
+            // What broke it may last: a full disk is not asked a thousand times a second.
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.world.closing.wait() => return,
+            }
+            match self.lane(id).await {
+                Ok(_) => return,
+                Err(error) => error!(session = %id, %error, "a broken session could not be brought back"),
+            }
+        }
     }
 
     fn lane_ended(&self, id: &SessionId) {

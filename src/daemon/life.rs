@@ -14,16 +14,16 @@ use super::clock::Clock;
 use super::connection;
 use super::hub::Hub;
 use super::os;
-use super::server::{Connection, Server};
+use super::server::Server;
 use super::world::{Closing, World};
 use crate::config::limits::Limits;
-use crate::config::paths::{Paths, SocketPlace};
+use crate::config::paths::Paths;
 use crate::journal::{CommitError, Journal, OpenError, Options};
 use crate::kernel::id::ParticipantId;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
-use crate::transport::local::{AcceptError, Address, BindError, Directory, Listener};
+use crate::transport::local::{AcceptError, BindError, Listener};
 
 /// What a daemon is told at its start.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub enum RunError {
 /// `ready` is called when clients can connect.
 pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
-    let listener = Listener::bind(&address(&config.paths))?;
+    let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
     let journal = Journal::open(&config.paths.state, Options::default())?;
@@ -100,8 +100,7 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     hub.world().closing.begin();
     hub.all_ended().await;
     hub.world().parting.begin();
-    // Writers have a time limit of their own; this one is for what nobody thought of.
-    let _ = tokio::time::timeout(PARTING, server.all_parted()).await;
+    server.all_left().await;
     journal.close().await?;
     listener.retire();
     info!("daemon ended");
@@ -111,19 +110,6 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
     let playbook: Arc<dyn Provider> = Arc::new(Playbook);
     BTreeMap::from([(playbook.name(), playbook)])
-}
-
-/// Returns where a daemon with these paths listens.
-pub fn address(paths: &Paths) -> Address {
-    Address {
-        socket: paths.socket.clone(),
-        lock: paths.lock.clone(),
-        pid: paths.pid.clone(),
-        directory: match paths.socket_place {
-            SocketPlace::Default => Directory::Default,
-            SocketPlace::Chosen => Directory::Chosen,
-        },
-    }
 }
 
 fn claim_state(state: &Path) -> Result<File, RunError> {
@@ -172,20 +158,15 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
 /// How long the daemon waits when it cannot take a connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How long connections may take for their last words.
-const PARTING: Duration = Duration::from_secs(2);
-
 fn admit(server: &Arc<Server>, stream: crate::transport::local::Stream, id: ParticipantId) {
-    let count = server.count(Connection::Opened);
+    let (counted, count) = server.count();
     if count > server.hub().world().limits.connections as u64 {
-        warn!(connections = count, "too many connections");
-        server.count(Connection::Closed);
-        return;
+        return warn!(connections = count, "too many connections");
     }
     let server = Arc::clone(server);
     tokio::spawn(async move {
-        connection::serve(Arc::clone(&server), stream, id).await;
-        server.count(Connection::Closed);
+        let _counted = counted;
+        connection::serve(server, stream, id).await;
     });
 }
 

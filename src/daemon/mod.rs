@@ -1,10 +1,10 @@
 //! The daemon: sessions as lanes, connections, and the life of the whole.
 //!
-//! The rooms: [`hub`] holds the lanes, [`lane`] runs a session, [`feed`] shows its events, [`server`] is what
-//! connections see, [`connection`] reads and `writing` writes one, [`requests`] and `reading` do what is asked,
-//! `checkpoint` writes a state down, [`life`] starts and ends everything.
+//! The rooms: `hub` holds the lanes, `lane` runs a session, `feed` shows its events, `server` is what connections see,
+//! `connection` reads and `writing` writes one, `requests` and `reading` do what is asked, `checkpoint` writes a state
+//! down, `life` begins and ends everything, `start` is the way in.
 
-mod checkpoint;
+pub mod checkpoint;
 pub mod clock;
 mod connection;
 mod feed;

@@ -1,7 +1,7 @@
 //! What waits to be written to one connection: answers, and changes of what it listens to.
 //!
 //! Its length is bounded by the connection's unanswered requests: each answer carries the permit that its request
-//! took, and gives it back when it has been written. Events do not wait here; see [`super::feed`].
+//! took, and gives it back when it has been written. Events do not wait here; a feed holds them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,8 @@ pub enum Out {
         /// The last position not to be sent.
         after: Seq,
     },
+    /// Go on at the same place in the next life of a session that broke.
+    Follow(Arc<Feed>),
     /// Feed the connection no longer.
     Unsubscribe(SessionId),
 }

@@ -66,7 +66,7 @@ pub(super) async fn approvals(
             }));
         }
     }
-    pending.sort_by(|one, other| one.question.expires.cmp(&other.question.expires));
+    pending.sort_by_key(|pending| pending.question.expires);
     Ok(encode::approvals(&pending))
 }
 

@@ -1,6 +1,7 @@
 //! The desk of one connection: what each request asks for is done here, or handed to its session.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
@@ -24,6 +25,8 @@ pub(super) struct Desk {
     server: Arc<Server>,
     outbox: Arc<Outbox>,
     caller: Caller,
+    /// The lanes that may feed this connection.
+    joined: Mutex<BTreeMap<SessionId, LaneHandle>>,
 }
 
 /// A request on its way to an answer.
@@ -60,7 +63,7 @@ impl Desk {
     pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
         // Whoever reaches the local socket is its owner.
         let caller = Caller { id: outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL };
-        Self { server, outbox, caller }
+        Self { server, outbox, caller, joined: Mutex::default() }
     }
 
     pub(super) const fn outbox(&self) -> &Arc<Outbox> {
@@ -93,11 +96,8 @@ impl Desk {
         }
     }
 
-    /// Tells every session that the connection is gone.
-    pub(super) fn leave(&self) {
-        for lane in self.server.hub().lanes() {
-            lane.gone(self.outbox.id());
-        }
+    fn joined(&self) -> MutexGuard<'_, BTreeMap<SessionId, LaneHandle>> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn start(&self, start: StartSession, mut ticketed: Ticketed) {
@@ -161,11 +161,15 @@ impl Desk {
                 (Err(failed), _) => ticketed.refuse(&trouble(&failed)),
             }
         });
+        let joins = matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. });
         let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
         let mut asked = Box::new(Asked { caller, command, respond, outbox, environment });
         let mut lane = lane;
         for _ in 0..REVIVALS {
             let Ok(open) = &lane else { break };
+            if joins {
+                self.joined().insert(open.id().clone(), open.clone());
+            }
             match (open.ask(asked), &session) {
                 (Err(LaneOver(back)), Some(session)) => {
                     asked = back;
@@ -173,6 +177,16 @@ impl Desk {
                 }
                 (Ok(()), _) | (Err(_), None) => return,
             }
+        }
+    }
+}
+
+impl Drop for Desk {
+    /// Tells every session that feeds the connection that it is gone, also when a request of it has panicked.
+    fn drop(&mut self) {
+        self.outbox.close();
+        for lane in std::mem::take(&mut *self.joined()).into_values() {
+            lane.gone(self.outbox.id());
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::time::timeout;
 
+use super::connection::FAREWELL;
 use super::hub::Hub;
 use super::lane::LaneHandle;
 use super::mint;
@@ -27,7 +30,8 @@ pub struct Server {
     hub: Arc<Hub>,
     socket: PathBuf,
     decode_limits: DecodeLimits,
-    connections: watch::Sender<u64>,
+    connections: AtomicU64,
+    left: Notify,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -50,7 +54,8 @@ impl Server {
             hub,
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
-            connections: watch::Sender::new(0),
+            connections: AtomicU64::new(0),
+            left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -65,19 +70,25 @@ impl Server {
         &self.decode_limits
     }
 
-    /// Counts a connection in or out, and returns how many there are.
-    pub(super) fn count(&self, change: Connection) -> u64 {
-        self.connections.send_modify(|count| match change {
-            Connection::Opened => *count += 1,
-            Connection::Closed => *count -= 1,
-        });
-        *self.connections.borrow()
+    /// Counts a connection until what is returned is dropped; also returns how many there are.
+    pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
+        let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        (Counted(Arc::clone(self)), count)
     }
 
-    /// Waits until there is no connection.
-    pub(super) async fn all_parted(&self) {
-        // The sender is ours, so it cannot be gone.
-        let _ = self.connections.subscribe().wait_for(|count| *count == 0).await;
+    /// Waits until every connection has ended; they were let go before, and none has much time.
+    pub(super) async fn all_left(&self) {
+        let all = async {
+            loop {
+                let left = self.left.notified();
+                if self.connections.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                left.await;
+            }
+        };
+        // Each has its own time limit; this one is for a connection that broke without being counted out.
+        let _ = timeout(2 * FAREWELL, all).await;
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.
@@ -155,7 +166,7 @@ impl Server {
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,
-            connections: *self.connections.borrow(),
+            connections: self.connections.load(Ordering::Relaxed),
             events: stats.events,
             journal_bytes: stats.bytes,
             memory_bytes: os::resident_bytes(),
@@ -207,8 +218,12 @@ impl Server {
     }
 }
 
-/// What happened to a connection.
-pub(super) enum Connection {
-    Opened,
-    Closed,
+/// A connection among those that are counted.
+pub(super) struct Counted(Arc<Server>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.0.left.notify_waiters();
+    }
 }

@@ -25,7 +25,7 @@ pub struct World {
     pub local: Local,
     /// Whether the daemon closes: lanes end, and nothing more is taken from connections.
     pub closing: Closing,
-    /// Whether lanes have shown their last events, so that connections may end too.
+    /// Whether connections are let go: after the sessions, so that everybody hears how their work ended.
     pub parting: Closing,
     /// Told whenever a session has stopped working, or waits.
     pub settled: Notify,
@@ -44,6 +44,11 @@ impl Closing {
     /// Gives the word.
     pub fn begin(&self) {
         self.0.send_replace(true);
+    }
+
+    /// Tells whether the word was given.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
     }
 
     /// Waits until the word is given.

@@ -28,6 +28,7 @@ pub(super) struct Order {
     pub(super) env: Vec<CString>,
 }
 
+#[cfg_attr(windows, expect(dead_code, reason = "no keeper reads orders where steps are refused"))]
 impl Order {
     /// Reads the part of an order that follows its length.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
@@ -90,6 +91,7 @@ pub(super) enum Report {
 
 impl Report {
     /// The report as bytes.
+    #[cfg_attr(windows, expect(dead_code, reason = "no keeper reports where steps are refused"))]
     pub(super) fn encode(self) -> [u8; REPORT_LEN] {
         let (tag, number) = match self {
             Self::Started(pid) => (b'S', pid),

@@ -98,13 +98,9 @@ impl RunTree {
                 kept.gone().await;
             }
         };
-        match timeout(limit, all).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let keepers = kept.iter().filter(|kept| !kept.is_gone()).map(|kept| kept.pid).collect();
-                Err(Left { keepers })
-            }
-        }
+        let _late = timeout(limit, all).await;
+        let left = self.trunk.forget_gone().iter().map(|kept| kept.pid).collect::<Vec<_>>();
+        if left.is_empty() { Ok(()) } else { Err(Left { keepers: left }) }
     }
 
     /// Orders everything of this run to be ended, without waiting; no later step is started.
@@ -123,13 +119,19 @@ struct Trunk {
 impl Trunk {
     /// Takes a keeper in, and forgets those which are gone.
     fn hold(&self, new: &Arc<Kept>) {
-        let mut kept = self.kept();
-        kept.retain(|kept| !kept.is_gone());
+        let mut kept = self.forget_gone();
         kept.push(Arc::clone(new));
         // A stop that came while the keeper was started has not seen it.
         if *self.stopped.borrow() {
             new.link.close();
         }
+    }
+
+    /// Lets go of the keepers that are gone; the others are given back.
+    fn forget_gone(&self) -> MutexGuard<'_, Vec<Arc<Kept>>> {
+        let mut kept = self.kept();
+        kept.retain(|kept| !kept.is_gone());
+        kept
     }
 
     fn end(&self) {

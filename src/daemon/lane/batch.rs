@@ -22,6 +22,7 @@ use crate::kernel::state::State;
 pub(super) struct After {
     pub(super) answers: Vec<Answered>,
     pub(super) doing: Vec<Effect>,
+    pub(super) run_ended: bool,
 }
 
 /// Something for one connection.
@@ -124,6 +125,7 @@ impl Lane {
                     gathering.keep(&self.id, &event);
                     if let EventKind::RunEnded(report) = &event.kind {
                         tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
+                        gathering.after.run_ended = true;
                         self.memory.prune(self.session.state());
                     }
                 }
@@ -184,7 +186,6 @@ const fn must_be_synced(kind: &EventKind) -> bool {
         EventKind::SessionOpened(_)
             | EventKind::GateSettled(_)
             | EventKind::CallStarted { .. }
-            | EventKind::CallSettled(_)
             | EventKind::RunEnded(_)
     )
 }

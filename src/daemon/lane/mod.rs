@@ -7,6 +7,7 @@
 mod batch;
 mod execute;
 mod input;
+mod listening;
 mod memory;
 mod working;
 
@@ -15,16 +16,15 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info};
 
-use super::feed::{Block, Feed};
+use super::feed::{Block, Feed, Listener};
 use super::hub::Hub;
 use super::mint;
-use super::outbox::{Out, Outbox};
+use super::outbox::Outbox;
 use super::world::World;
-use crate::adapter::push::encode;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
 use crate::kernel::command::{Command, Phase};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::SessionId;
+use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Gathering};
@@ -42,6 +42,8 @@ pub enum Beginning {
     Restored {
         /// What is kept of the token that attaches to it.
         token_hash: [u8; 32],
+        /// Who listened to it when it broke.
+        listeners: Vec<Listener>,
     },
 }
 
@@ -74,6 +76,8 @@ pub struct Lane {
     in_flight: Option<InFlight>,
     tickets: u64,
     create: Option<Create>,
+    /// Who is still to be taken over from the life before.
+    inherited: Vec<Listener>,
 }
 
 struct InFlight {
@@ -90,9 +94,9 @@ impl Lane {
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
         let (reports, reports_inbox) = mpsc::channel(limits.reports);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
-        let (create, token) = match beginning {
-            Beginning::New(create) => (Some(create.clone()), create.token_hash),
-            Beginning::Restored { token_hash } => (None, token_hash),
+        let (create, token, inherited) = match beginning {
+            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new()),
+            Beginning::Restored { token_hash, listeners } => (None, token_hash, listeners),
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
         let work = Work::new(id.clone(), Arc::clone(&world), reports);
@@ -111,6 +115,7 @@ impl Lane {
             in_flight: None,
             tickets: 0,
             create,
+            inherited,
         }
     }
 
@@ -122,6 +127,7 @@ impl Lane {
     /// Runs until the session is parked, the daemon stops, or the journal fails.
     pub async fn run(mut self, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
+            self.inherit();
             self.recover();
         }
         let ended = loop {
@@ -142,8 +148,8 @@ impl Lane {
                     break Ended::Broken;
                 }
                 Next::Quiet => {
-                    if self.park(&hub).await {
-                        break Ended::Parked;
+                    if let Some(ended) = self.park(&hub).await {
+                        break ended;
                     }
                 }
                 Next::Close => break self.close().await,
@@ -158,10 +164,7 @@ impl Lane {
         let idle = self.session.is_idle() && self.in_flight.is_none() && self.gathering.is_empty();
         let committed = async {
             match &mut self.in_flight {
-                Some(in_flight) => match (&mut in_flight.done).await {
-                    Ok(result) => result,
-                    Err(_) => Err(CommitError::Closed),
-                },
+                Some(in_flight) => (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)),
                 None => std::future::pending().await,
             }
         };
@@ -203,10 +206,7 @@ impl Lane {
     fn take(&mut self, input: LaneInput) {
         match input {
             LaneInput::Asked(asked) => self.asked(*asked),
-            LaneInput::Gone(who) => {
-                self.feed.remove(who);
-                self.apply(Input::Gone(who), None);
-            }
+            LaneInput::Gone(who) => self.gone(who),
         }
     }
 
@@ -222,6 +222,10 @@ impl Lane {
         self.gathering.expect(ticket, respond);
         self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
         self.memory.prune(self.session.state());
+        // The news that it is gone may have overtaken its command.
+        if outbox.is_closed() {
+            self.gone(outbox.id());
+        }
     }
 
     fn report(&mut self, reported: Reported) {
@@ -254,14 +258,23 @@ impl Lane {
         let create = self.create.take();
         let meta = (create.is_some() || gathered.is_telling()).then(|| self.meta());
         let (batch, block, after) = gathered.into_batch(&self.id, create, meta);
+        if batch.is_empty() {
+            // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
+            return self.follow(after, block);
+        }
         let done = self.world.journal.commit(batch);
         self.in_flight = Some(InFlight { done, after, block });
     }
 
-    /// Answers, shows and does what the finished commit allows.
     fn committed(&mut self) {
-        let Some(InFlight { after, block, .. }) = self.in_flight.take() else { return };
-        let After { answers, doing } = after;
+        if let Some(InFlight { after, block, done: _ }) = self.in_flight.take() {
+            self.follow(after, block);
+        }
+    }
+
+    /// Answers, shows and does what a finished commit allows.
+    fn follow(&mut self, after: After, block: Option<Block>) {
+        let After { answers, doing, run_ended } = after;
         for answer in answers {
             self.give(answer);
         }
@@ -271,43 +284,36 @@ impl Lane {
         for effect in doing {
             self.perform(effect);
         }
-    }
-
-    fn give(&self, answer: Answered) {
-        match answer {
-            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
-            Answered::Private(outbox, private) => {
-                let mut bytes = Vec::new();
-                encode::private_line(&self.id, &private, &mut bytes);
-                outbox.push(Out::Lines { bytes, permit: None });
-            }
-            Answered::Subscribe(outbox, after) => {
-                self.feed.add(&outbox);
-                outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
-            }
-            Answered::Unsubscribe(outbox) => {
-                self.feed.remove(outbox.id());
-                outbox.push(Out::Unsubscribe(self.id.clone()));
-            }
+        if run_ended {
+            // A slow stream makes small blocks; nobody waits for them to be joined.
+            drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
         }
     }
 
+    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
     fn perform(&mut self, effect: Effect) {
+        let goes_on = |run: &RunId| {
+            let active = self.session.state().run.as_ref();
+            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
+        };
         match effect {
-            Effect::Turn(turn) => {
+            Effect::Turn(turn) if goes_on(&turn.run) => {
                 let run = turn.run.clone();
                 let turn = self.memory.whole_turn(*turn);
                 self.work.turn(turn, run, &self.memory, self.session.state());
             }
-            Effect::Check { run, index, criterion } => {
+            Effect::Check { run, index, criterion } if goes_on(&run) => {
                 let check = self.memory.whole_check(self.session.state(), index, &criterion);
                 self.work.check(run, index, check, &self.memory);
             }
-            Effect::Execute { run, intention } => {
+            Effect::Execute { run, intention } if goes_on(&run) => {
                 let args = self.memory.whole_args(&intention);
                 self.work.execute(run, *intention, args, &self.memory, self.session.state());
             }
-            Effect::Reserve(_)
+            Effect::Turn(_)
+            | Effect::Check { .. }
+            | Effect::Execute { .. }
+            | Effect::Reserve(_)
             | Effect::Persist(_)
             | Effect::Show(_)
             | Effect::ShowTo(..)
@@ -322,6 +328,8 @@ impl Lane {
     /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
     fn fail(&mut self, trouble: &CommitError) {
         error!(session = %self.id, error = %trouble, "the journal did not take a batch");
+        self.control.close();
+        self.commands.close();
         let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
         let gathered = std::mem::take(&mut self.gathering).into_after();
         for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
@@ -331,24 +339,40 @@ impl Lane {
         }
     }
 
-    /// Writes the state down and leaves memory, unless something arrives meanwhile.
-    async fn park(&mut self, hub: &Hub) -> bool {
-        if !self.session.is_idle() || !self.flush().await {
-            return false;
+    /// Writes the state down and leaves memory, unless something has happened meanwhile.
+    ///
+    /// What arrives from here on finds the lane closed and brings the session back; what had arrived is passed on.
+    async fn park(&mut self, hub: &Arc<Hub>) -> Option<Ended> {
+        if let Err(trouble) = self.flush().await {
+            self.fail(&trouble);
+            return Some(Ended::Broken);
         }
-        let idle = self.session.is_idle() && self.gathering.is_empty() && self.in_flight.is_none();
-        idle && hub.forget(&self.id, || self.control.is_empty() && self.commands.is_empty())
+        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
+            return None;
+        }
+        self.control.close();
+        self.commands.close();
+        while let Ok(LaneInput::Asked(asked)) = self.control.try_recv().or_else(|_| self.commands.try_recv())
+        {
+            let hub = Arc::clone(hub);
+            let id = self.id.clone();
+            tokio::spawn(async move {
+                if let Ok(Some(lane)) = hub.lane(&id).await {
+                    // A second closed door answers by being dropped.
+                    let _ = lane.ask(asked);
+                }
+            });
+        }
+        Some(Ended::Parked)
     }
 
     /// Commits everything, with a checkpoint and the exact end of the numbers in use.
-    async fn flush(&mut self) -> bool {
+    async fn flush(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() {
             self.submit();
             if let Some(in_flight) = &mut self.in_flight {
-                match (&mut in_flight.done).await {
-                    Ok(Ok(())) => self.committed(),
-                    Ok(Err(_)) | Err(_) => return false,
-                }
+                (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed))?;
+                self.committed();
             }
         }
         let mut batch = Batch::new(self.id.clone());
@@ -356,7 +380,7 @@ impl Lane {
         batch.checkpoint = Some(batch::checkpoint(self.session.state()));
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;
-        matches!(self.world.journal.commit(batch).await, Ok(Ok(())))
+        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
     }
 
     async fn close(&mut self) -> Ended {
@@ -364,7 +388,13 @@ impl Lane {
         self.commands.close();
         // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
         self.work.kill();
-        if self.flush().await { Ended::Closed } else { Ended::Broken }
+        match self.flush().await {
+            Ok(()) => Ended::Closed,
+            Err(trouble) => {
+                self.fail(&trouble);
+                Ended::Broken
+            }
+        }
     }
 
     fn meta(&self) -> Meta {

@@ -27,6 +27,8 @@ pub(super) struct Work {
     world: Arc<World>,
     reports: mpsc::Sender<Reported>,
     active: Option<Active>,
+    /// The run that was stopped last: what it still had on its way to a commit is not begun any more.
+    stopped: Option<RunId>,
     closed: bool,
 }
 
@@ -38,7 +40,7 @@ struct Active {
 
 impl Work {
     pub(super) const fn new(session: SessionId, world: Arc<World>, reports: mpsc::Sender<Reported>) -> Self {
-        Self { session, world, reports, active: None, closed: false }
+        Self { session, world, reports, active: None, stopped: None, closed: false }
     }
 
     /// Gives the provider its turn.
@@ -79,7 +81,7 @@ impl Work {
         memory: &Memory,
         state: &State,
     ) {
-        if self.closed {
+        if self.is_over(&run) {
             return;
         }
         let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
@@ -101,6 +103,7 @@ impl Work {
         let reports = self.reports.clone();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
+        self.stopped = Some(run.clone());
         if let Some(active) = &active {
             active.tree.kill_now();
         }
@@ -140,6 +143,10 @@ impl Work {
         Reports::new(run, self.reports.clone(), memory.redactor().clone(), MINT)
     }
 
+    fn is_over(&self, run: &RunId) -> bool {
+        self.closed || self.stopped.as_ref() == Some(run)
+    }
+
     fn active(&mut self, run: &RunId) -> &mut Active {
         let stale = self.active.as_ref().is_some_and(|active| active.run != *run);
         if stale {
@@ -154,7 +161,7 @@ impl Work {
     }
 
     fn spawn(&mut self, run: RunId, task: impl Future<Output = Result<(), Gone>> + Send + 'static) {
-        if self.closed {
+        if self.is_over(&run) {
             return;
         }
         let span = debug_span!("work", session = %self.session, %run);

@@ -10,7 +10,7 @@ use crate::kernel::id::{ParticipantId, RunId, Seq};
 
 /// Effects, gathered by when they are due.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub(super) struct Effects {
     at_once: Vec<Effect>,
     reserve: Option<Seq>,
     keep: Vec<Effect>,

@@ -1,15 +1,15 @@
 //! A living session: judges inputs against the state, records what follows, and says what is to be done.
 //!
-//! The rooms: [`effects`] orders what is to be done, `asked` answers commands, `running` drives the active run,
-//! `deciding` settles gates, `attaching` serves listeners. Only [`Session::record`] changes the state, by folding.
+//! The rooms: `effects` orders what is to be done, `asked` answers commands, `running` drives the active run,
+//! `deciding` settles gates, `attaching` serves listeners. Only `record` changes the state, by folding.
 
 mod asked;
 mod attaching;
 mod deciding;
-pub mod effects;
+mod effects;
 mod running;
 
-use super::command::{Caller, Command, Snapshot};
+use super::command::{Caller, Command, Rights, Snapshot};
 use super::effect::{Effect, Finish, Report, Ticket};
 use super::event::{Event, EventKind};
 use super::id::{GateId, ParticipantId, RunId, Seq};
@@ -147,6 +147,11 @@ impl Session {
     /// Returns the last number that was issued.
     pub const fn issued(&self) -> Seq {
         self.issued
+    }
+
+    /// Returns what a participant may do, if it is attached.
+    pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
+        self.roster.of(who)
     }
 
     /// Returns how many calls had been started and have no known end.

@@ -28,7 +28,7 @@ impl Session {
         if let Report::Stopped { left } = report {
             return self.stopped(left, now, fx);
         }
-        if active.stopping.is_some() {
+        if active.stopping.is_some() || self.is_outdated(active, &report) {
             return;
         }
         match report {
@@ -55,6 +55,26 @@ impl Session {
             Report::Finished(finish) => self.finished(*finish, fx),
             Report::Stopped { left: _ } => {}
         }
+    }
+
+    /// Tells whether a report would begin something that was decided on before the latest message was heard.
+    ///
+    /// What was said into the run comes first: the rest of the turn does not count, and at its end the provider is
+    /// asked again.
+    fn is_outdated(&self, run: &Run, report: &Report) -> bool {
+        let begins = match report {
+            Report::Said(_) | Report::SayingDone(_) => !run.speaking,
+            Report::Call(request) => request.intention.purpose == Purpose::Work,
+            Report::Status { .. }
+            | Report::Thought(_)
+            | Report::TurnDone
+            | Report::Warned { .. }
+            | Report::Output { .. }
+            | Report::Settled(_)
+            | Report::Finished(_)
+            | Report::Stopped { .. } => false,
+        };
+        begins && self.turn.is_some_and(|heard| run.steers.len() > heard)
     }
 
     /// Goes on with a run that a restart interrupted.

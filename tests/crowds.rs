@@ -1,0 +1,327 @@
+//! Many clients, and bad ones: whoever is slow, silent, greedy or gone costs a bounded amount, and nobody else anything.
+#![cfg(unix)]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/schemas.rs"]
+mod schemas;
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::Hasher;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daemon::{Client, Daemon};
+use serde_json::{Value, json};
+
+/// How long a crowd may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const MIB: u64 = 1024 * 1024;
+
+#[test]
+fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
+    let daemon = Daemon::start();
+    let (mut watcher, session) = daemon.session();
+    watcher.get("detach_session", json!({"sessionId": session}));
+    let stuck = Listener::attach(&daemon, &session);
+    let mut driver = Listener::attach(&daemon, &session);
+    let others: Vec<_> = (0..48).map(|_| Listener::attach(&daemon, &session)).collect();
+    let before = memory(&mut watcher);
+    // Far more than the daemon may hold for anybody, in words and in the output of a step.
+    let prose = "many words that are said one after the other ".repeat(1_000);
+    let step = "$ yes 'a line of output that is neither short nor long' | head -c 32000000\n";
+    let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.story())).collect();
+    let prompt = json!({"sessionId": session, "text": format!("{prose}\n\n{step}")});
+    say(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
+    let driven = driver.story();
+    for listening in listening {
+        assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
+    }
+    assert!(driven.bytes > 32_000_000, "{driven:?}");
+    let grown = memory(&mut watcher).max(peak(&daemon)).saturating_sub(before);
+    assert!(grown < 16 * MIB, "grown by {} KiB at its peak", grown / 1024);
+    // It was not forgotten either: its events wait for it in the journal.
+    assert_eq!(stuck.story(), driven, "the late one misses nothing");
+}
+
+#[test]
+fn ten_thousand_dropped_connections_leave_nothing_behind() {
+    let daemon = Daemon::start_with(&[("PUSH_PARK_SECONDS", "0.05")]);
+    let (mut client, session) = daemon.session();
+    client.run(&session, "$ true\n");
+    let attach = request("attach_session", &json!({"sessionId": session}));
+    let mut before = 0;
+    for batch in 0..100 {
+        let mut dropped: Vec<_> = (0..100).map(|_| connect(&daemon)).collect();
+        for (number, stream) in dropped.iter_mut().enumerate() {
+            match number % 5 {
+                0 => {}
+                1 => say(stream, b"{\"v\":\"push.runtime.v1\",\"kind\":\"req"),
+                2 => say(stream, request("hello", &json!({})).as_bytes()),
+                // Found to be gone by the first answer, while its session still has the second request.
+                3 => say(stream, (request("hello", &json!({})) + &attach).as_bytes()),
+                // Attached for certain, and gone in the middle of what it is told.
+                _ => {
+                    say(stream, attach.as_bytes());
+                    let mut some = [0; 16];
+                    stream.read_exact(&mut some).expect("the beginning of an answer");
+                }
+            }
+        }
+        drop(dropped);
+        if batch == 0 {
+            wait_for("the first to be gone", || connections(&mut client) == 1);
+            before = descriptors(&daemon);
+        }
+    }
+    wait_for("all connections to be gone", || connections(&mut client) == 1);
+    wait_for("all descriptors to be closed", || descriptors(&daemon) == before);
+    client.get("detach_session", json!({"sessionId": session}));
+    wait_for("the session to be parked", || metric(&mut client, "residentSessions") == 0);
+    assert_eq!(client.run(&session, "$ true\n")["outcome"], "success");
+}
+
+#[test]
+fn a_flood_that_nobody_reads_is_held_back_and_answered_in_the_end() {
+    const PINGS: usize = 30_000;
+    let daemon = Daemon::start();
+    let mut normal = daemon.connect();
+    let before = memory(&mut normal);
+    let flood = request("ping", &json!({})).repeat(PINGS).into_bytes();
+    let mut flooder = connect(&daemon);
+    flooder.set_nonblocking(true).expect("a flood does not wait");
+    let mut sent = 0;
+    let mut held_back = 0;
+    // Held back is who gets nothing more in while somebody else is served a hundred times.
+    while held_back < 100 && sent < flood.len() {
+        match flooder.write(&flood[sent..]) {
+            Ok(more) => (sent, held_back) = (sent + more, 0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => held_back += 1,
+            Err(error) => panic!("the flood broke: {error}"),
+        }
+        assert_eq!(normal.get("ping", json!({}))["pong"], true);
+    }
+    assert!(sent < flood.len(), "all of the flood went in though nobody read an answer");
+    let grown = memory(&mut normal).saturating_sub(before);
+    assert!(grown < 4 * MIB, "the flood costs {} KiB", grown / 1024);
+    flooder.set_nonblocking(false).expect("a socket that waits");
+    let mut reader = BufReader::new(flooder.try_clone().expect("another handle"));
+    let rest = thread::spawn(move || say(&mut flooder, &flood[sent..]));
+    let mut line = String::new();
+    for number in 0..PINGS {
+        line.clear();
+        reader.read_line(&mut line).expect("an answer");
+        assert!(line.contains("\"pong\":true"), "answer {number}: {line}");
+    }
+    rest.join().expect("the rest of the flood");
+    assert_eq!(normal.get("ping", json!({}))["pong"], true);
+}
+
+#[test]
+fn five_hundred_sessions_run_at_once() {
+    let daemon = Daemon::start();
+    let environment = json!({"PATH": std::env::var("PATH").unwrap_or_default()});
+    let start = request("start_session", &json!({"cwd": daemon.cwd(), "environment": environment}));
+    let mut clients: Vec<_> = (0..500).map(|_| Listener::new(connect(&daemon))).collect();
+    for client in &mut clients {
+        say(&mut client.stream, start.as_bytes());
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let session = client.until(|line| line["kind"] == "response")["payload"]["sessionId"].clone();
+        let prompt = json!({"sessionId": session, "text": format!("$ echo session {number}\n")});
+        say(&mut client.stream, request("send_user_message", &prompt).as_bytes());
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let result = client.until(|line| line["type"] == "tool_result");
+        assert_eq!(result["payload"]["text"], format!("session {number}\n"), "{result}");
+        let complete = client.until(|line| line["type"] == "run_complete");
+        assert_eq!(complete["payload"]["outcome"], "success", "{complete}");
+    }
+    assert_eq!(metric(&mut daemon.connect(), "activeRuns"), 0);
+}
+
+#[test]
+fn who_has_said_everything_still_gets_all_answers() {
+    let daemon = Daemon::start();
+    let mut stream = connect(&daemon);
+    let asked = request("ping", &json!({})) + &request("start_session", &json!({"cwd": daemon.cwd()}));
+    say(&mut stream, (asked + &request("get_metrics", &json!({})).repeat(200)).as_bytes());
+    stream.shutdown(Shutdown::Write).expect("nothing more is said");
+    let lines: Vec<Value> = BufReader::new(stream)
+        .lines()
+        .map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
+        .collect();
+    let answers = lines.iter().filter(|line| line["kind"] == "response");
+    assert_eq!(answers.filter(|line| line["ok"] == true).count(), 202);
+}
+
+#[test]
+fn of_a_hundred_daemons_started_at_once_one_wins() {
+    let mut daemon = Daemon::start();
+    daemon.kill();
+    let start = |_| daemon.command("push").args(["daemon", "run"]).spawn().expect("a daemon");
+    let mut started: Vec<Child> = (0..100).map(start).collect();
+    let deadline = Instant::now() + PATIENCE;
+    let mut losers = Vec::new();
+    while started.len() > 1 && Instant::now() < deadline {
+        let over = |child: &mut Child| child.try_wait().expect("its state").is_some();
+        losers.extend(started.extract_if(.., over));
+        thread::yield_now();
+    }
+    let winner = started.pop();
+    let answered =
+        winner.as_ref().map(|winner| (winner.id(), daemon.connect().get("get_metrics", json!({}))));
+    for mut child in winner.into_iter().chain(started) {
+        child.kill().expect("a daemon that runs");
+        child.wait().expect("its end");
+    }
+    for mut loser in losers {
+        let ended = loser.wait().expect("its end");
+        let mut words = String::new();
+        loser.stderr.take().expect("its words").read_to_string(&mut words).expect("words");
+        assert!(!ended.success() && words.contains("another pushd is running"), "{ended}: {words}");
+    }
+    let (pid, metrics) = answered.expect("one daemon that runs");
+    assert_eq!(metrics["pid"], pid);
+}
+
+/// A client that reads fast and looks at little.
+struct Listener {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+/// What a listener was told of a session, in short.
+#[derive(Debug, PartialEq, Eq)]
+struct Story {
+    events: u64,
+    first: u64,
+    last: u64,
+    bytes: u64,
+    digest: u64,
+}
+
+impl Listener {
+    fn new(stream: UnixStream) -> Self {
+        let lines = BufReader::with_capacity(64 * 1024, stream.try_clone().expect("another handle"));
+        Self { stream, lines }
+    }
+
+    fn attach(daemon: &Daemon, session: &str) -> Self {
+        let mut listener = Self::new(connect(daemon));
+        say(&mut listener.stream, request("attach_session", &json!({"sessionId": session})).as_bytes());
+        listener.until(|line| line["kind"] == "response");
+        listener
+    }
+
+    /// Returns the next line of a kind; those before it are dropped.
+    fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).expect("a line");
+            let line = serde_json::from_str(&line).expect("JSON");
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// Reads the events of a run to its end; every number must follow the one before.
+    fn story(mut self) -> Story {
+        let mut digest = DefaultHasher::new();
+        let mut story = Story { events: 0, first: 0, last: 0, bytes: 0, digest: 0 };
+        let mut line = Vec::new();
+        let mut running = false;
+        loop {
+            line.clear();
+            self.lines.read_until(b'\n', &mut line).expect("a line");
+            assert!(!line.is_empty(), "the daemon has closed the connection after {story:?}");
+            let Some(seq) = seq(&line) else { continue };
+            running |= has(&line, b"\"type\":\"user_message\"");
+            if !running {
+                continue;
+            }
+            assert!(story.events == 0 || seq == story.last + 1, "{seq} after {story:?}");
+            if story.events == 0 {
+                story.first = seq;
+            }
+            story.last = seq;
+            story.events += 1;
+            story.bytes += line.len() as u64;
+            digest.write(&line);
+            if has(&line, b"\"type\":\"run_complete\"") {
+                story.digest = digest.finish();
+                return story;
+            }
+        }
+    }
+}
+
+/// Returns the number of an event from its line; `None` for an answer.
+fn seq(line: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(line.get(..line.len().min(250))?).unwrap_or_default();
+    let (_, after) = text.split_once("\"kind\":\"event\"")?.1.split_once("\"seq\":")?;
+    let digits = after.find(|letter: char| !letter.is_ascii_digit())?;
+    after[..digits].parse().ok()
+}
+
+fn has(line: &[u8], part: &[u8]) -> bool {
+    line[..line.len().min(250)].windows(part.len()).any(|window| window == part)
+}
+
+fn connect(daemon: &Daemon) -> UnixStream {
+    let stream = UnixStream::connect(daemon.socket()).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
+    stream
+}
+
+fn say(stream: &mut UnixStream, bytes: &[u8]) {
+    stream.write_all(bytes).expect("the daemon reads");
+}
+
+fn request(kind: &str, payload: &Value) -> String {
+    let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": kind, "payload": payload});
+    format!("{line}\n")
+}
+
+fn metric(client: &mut Client, name: &str) -> u64 {
+    client.get("get_metrics", json!({}))[name].as_u64().expect("a figure")
+}
+
+fn connections(client: &mut Client) -> u64 {
+    metric(client, "connections")
+}
+
+fn memory(client: &mut Client) -> u64 {
+    metric(client, "memoryBytes")
+}
+
+/// The most memory that the daemon ever held; zero where the system does not say.
+fn peak(daemon: &Daemon) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a size") * 1024
+}
+
+/// How many descriptors the daemon has, those of its journal aside, which it opens when it needs them.
+fn descriptors(daemon: &Daemon) -> usize {
+    let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).into_iter().flatten();
+    let targets = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|target| !target.to_string_lossy().contains("pushd.db")).count()
+}
+
+/// Asks again and again until something is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,154 @@
+//! What the tests of steps share: a run with a mark, and looks into `/proc`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream};
+use tokio::sync::mpsc;
+
+use super::LONG;
+
+/// One run in a directory of its own, with a mark in its environment.
+pub(crate) struct Run {
+    pub(crate) tree: RunTree,
+    pub(crate) mark: String,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl Run {
+    pub(crate) fn new() -> Self {
+        Self::under(local())
+    }
+
+    /// One run with all layers, one with the sweep alone.
+    pub(crate) fn both() -> [Self; 2] {
+        [Self::under(local()), Self::under(local().without_cgroups())]
+    }
+
+    fn under(local: Local) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let env = vec![("MARK".into(), (&mark).into()), path()];
+        Self { tree: RunTree::new(local), mark, dir: tempfile::tempdir().unwrap(), env }
+    }
+
+    pub(crate) fn step(&self, command: &str) -> Step {
+        Step { command: command.into(), cwd: self.dir.path().into(), env: self.env.clone(), time_limit: LONG }
+    }
+
+    pub(crate) fn start(&self, command: &str, out: mpsc::Sender<Chunk>) -> Going {
+        let (tree, step) = (self.tree.clone(), self.step(command));
+        tokio::spawn(async move { tree.run(step, out).await })
+    }
+
+    /// Starts a step nobody listens to.
+    pub(crate) fn begin(&self, command: &str) -> Going {
+        self.start(command, mpsc::channel(1).0)
+    }
+
+    pub(crate) async fn end(&self, command: &str) -> StepEnd {
+        self.begin(command).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn says(&self, command: &str) -> (String, String) {
+        let (out, heard) = mpsc::channel(4);
+        let (end, (stdout, stderr)) = tokio::join!(self.tree.run(self.step(command), out), collect(heard));
+        assert!(matches!(end.unwrap(), StepEnd::Exited(_)), "{command}");
+        (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    }
+
+    /// The processes that carry the mark, the dead among them not counted.
+    pub(crate) fn marked(&self) -> Vec<u32> {
+        let wanted = format!("MARK={}", self.mark);
+        let carries = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+        };
+        processes().filter(carries).collect()
+    }
+
+    /// Stops the run, and looks whether the promise that nothing is left was kept.
+    pub(crate) async fn leaves_nothing(&self) {
+        let stopped = self.tree.stop(Duration::from_secs(20)).await;
+        assert_eq!(stopped, Ok(()));
+        assert_eq!(self.marked(), [0_u32; 0]);
+    }
+
+    pub(crate) async fn until(&self, mut reached: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !reached() {
+            assert!(Instant::now() < deadline, "waited in vain; marked: {:?}", self.marked());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Whether the process runs this test alone, as one that counts what the process holds must; if not, it is started.
+pub(crate) fn is_alone(test: &str) -> bool {
+    if std::env::var_os("KEEPER_TEST_ALONE").is_some() {
+        return true;
+    }
+    let alone = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("KEEPER_TEST_ALONE", "yes")
+        .output()
+        .unwrap();
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+    false
+}
+
+pub(crate) type Going = tokio::task::JoinHandle<Result<StepEnd, StepError>>;
+
+pub(crate) fn local() -> Local {
+    Local::new(env!("CARGO_BIN_EXE_push").into())
+}
+
+pub(crate) fn path() -> (std::ffi::OsString, std::ffi::OsString) {
+    ("PATH".into(), std::env::var_os("PATH").unwrap())
+}
+
+pub(crate) async fn collect(mut heard: mpsc::Receiver<Chunk>) -> (Vec<u8>, Vec<u8>) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    while let Some(chunk) = heard.recv().await {
+        match chunk.stream {
+            Stream::Stdout => stdout.extend_from_slice(&chunk.bytes),
+            Stream::Stderr => stderr.extend_from_slice(&chunk.bytes),
+        }
+    }
+    (stdout, stderr)
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The children of a process, the dead among them too.
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("PPid:\t") == Some(&parent.to_string()))
+    };
+    processes().filter(is_child).collect()
+}
+
+/// The cgroups of these keepers that are still there.
+pub(crate) fn cgroups_of(keepers: &[u32]) -> Vec<PathBuf> {
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let all = keepers.iter().flat_map(|keeper| {
+        mounts.map(|mount| Path::new(mount).join(own).join(format!("pushd-step-{keeper}")))
+    });
+    all.filter(|cgroup| cgroup.exists()).collect()
+}
+
+/// The bytes of memory this process holds.
+pub(crate) fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
