@@ -60,9 +60,11 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
         newest,
         run: None,
         cancelled: false,
+        greeted: false,
         typed_here: BTreeSet::new(),
     };
     let mut lines = if args.read_only { None } else { TypedLines::start(&context.console) };
+    room.greeted = lines.is_none();
     loop {
         tokio::select! {
             biased;
@@ -105,6 +107,8 @@ struct Room {
     newest: u64,
     run: Option<String>,
     cancelled: bool,
+    /// Whether somebody who can type was told what that does.
+    greeted: bool,
     /// The messages that were typed here and have not come back as events.
     typed_here: BTreeSet<String>,
 }
@@ -118,6 +122,10 @@ impl Room {
             context.console.text(&text)?;
         }
         let opened = self.board.follow(event).is_some();
+        if event.seq >= self.newest && !std::mem::replace(&mut self.greeted, true) {
+            let session = plain_line(ids::short(&self.session));
+            context.console.note(&format!("attached to {session}: what you type goes to it, Ctrl-D leaves"));
+        }
         if (opened && event.seq > self.newest || event.seq == self.newest)
             && context.console.input_is_terminal
             && let Some(pending) = self.board.oldest()
