@@ -3,7 +3,7 @@
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
 use pushd::kernel::effect::{CallRequest, Effect, Report, Ticket, Turn};
-use pushd::kernel::event::{EventKind, Intention, Opening, Purpose};
+use pushd::kernel::event::{EventKind, Intention, Purpose};
 use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
@@ -46,7 +46,7 @@ struct Running(Session);
 impl Running {
     fn begin() -> Self {
         let mut running = Self(Session::new(Limits::default()));
-        running.ask(Command::Open(Box::new(Opening::default())));
+        running.ask(Command::Open(Box::default()));
         let prompt = Prompt {
             run: run(),
             message: MessageId::new("m"),
