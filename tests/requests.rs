@@ -229,6 +229,7 @@ fn a_draining_daemon_finishes_what_runs_and_takes_nothing_new() {
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo x > done\n");
     client.event_of("tool_output");
+    client.get("queue_message", json!({"sessionId": session, "text": "$ echo x >> later\n"}));
     assert_eq!(client.get("drain", json!({"graceMs": 60_000})), json!({"draining": true}));
     assert_eq!(client.get("get_metrics", json!({}))["draining"], true);
     let answer = client.ask("start_session", json!({"cwd": daemon.cwd()}));
@@ -237,9 +238,14 @@ fn a_draining_daemon_finishes_what_runs_and_takes_nothing_new() {
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
     assert!(daemon.ended().success());
     assert!(daemon.cwd().join("done").exists());
+    assert!(!daemon.cwd().join("later").exists(), "a new run began");
     daemon.revive();
     let mut client = daemon.connect();
-    assert_eq!(client.attach(&session, 0)["state"], "completed");
+    client.attach(&session, 0);
+    for _ in 0..2 {
+        assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    }
+    assert_eq!(fs::read_to_string(daemon.cwd().join("later")).unwrap(), "x\n");
 }
 
 #[test]

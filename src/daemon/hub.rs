@@ -4,7 +4,7 @@
 //! A lane that breaks is forgotten too, and the next command brings its session back from the journal.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,7 +56,6 @@ pub struct Hub {
     loading: tokio::sync::Mutex<()>,
     running: AtomicU64,
     ended: Notify,
-    draining: AtomicBool,
 }
 
 impl Hub {
@@ -68,7 +67,6 @@ impl Hub {
             loading: tokio::sync::Mutex::default(),
             running: AtomicU64::new(0),
             ended: Notify::new(),
-            draining: AtomicBool::new(false),
         })
     }
 
@@ -143,12 +141,12 @@ impl Hub {
 
     /// Takes no new runs from now on.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.world.draining.begin();
     }
 
     /// Tells whether new runs are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.world.draining.has_begun()
     }
 
     /// Waits until every lane has ended; the word to close was given before.

@@ -86,6 +86,7 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         journal: journal.clone(),
         providers: providers(),
         local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
+        draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),
         settled: Notify::new(),

@@ -23,6 +23,8 @@ pub struct World {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// Where tools run.
     pub local: Local,
+    /// Whether no new run begins.
+    pub draining: Closing,
     /// Whether the daemon closes: lanes end, and nothing more is taken from connections.
     pub closing: Closing,
     /// Whether connections are let go: after the sessions, so that everybody hears how their work ended.

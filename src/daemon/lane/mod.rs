@@ -241,6 +241,9 @@ impl Lane {
 
     fn apply(&mut self, input: Input, outbox: Option<&Arc<Outbox>>) {
         let now = self.world.clock.now();
+        if self.world.draining.has_begun() {
+            self.session.hold();
+        }
         let effects = self.session.apply(input, now);
         self.gather(effects, outbox);
         let phase = self.session.state().phase();

@@ -66,6 +66,15 @@ pub struct Session {
     /// While the provider has its turn: how many steering messages it was told of.
     turn: Option<usize>,
     since_checkpoint: u64,
+    /// Whether messages that wait may begin their runs in this life.
+    queue: Queue,
+}
+
+/// What becomes of messages that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    Moving,
+    Held,
 }
 
 impl Session {
@@ -81,6 +90,7 @@ impl Session {
             finish: None,
             turn: None,
             since_checkpoint: 0,
+            queue: Queue::Moving,
         }
     }
 
@@ -119,6 +129,11 @@ impl Session {
             fx.checkpoint(self.state.last_seq);
         }
         fx.into_list()
+    }
+
+    /// Leaves messages that wait to the next life.
+    pub const fn hold(&mut self) {
+        self.queue = Queue::Held;
     }
 
     /// Gives back the numbers that were reserved and not issued, and returns the last one in use.

@@ -2,8 +2,8 @@
 //!
 //! What comes next is always derived from the journaled state, so a restored run goes on where it stood.
 
-use super::Session;
 use super::effects::Effects;
+use super::{Queue, Session};
 use crate::kernel::command::Openness;
 use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
@@ -219,6 +219,7 @@ impl Session {
 
     fn begin_next(&mut self, now: Now, fx: &mut Effects) {
         if self.state.open == Openness::Open
+            && self.queue == Queue::Moving
             && let Some(next) = self.state.queue.front().cloned()
         {
             self.begin(next.run, next.message, now, fx);
