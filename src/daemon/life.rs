@@ -98,6 +98,8 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
+    // Whoever takes nothing in is not waited for.
+    let _ = tokio::time::timeout(LAST_WORDS, server.all_left()).await;
     journal.close().await?;
     listener.retire();
     info!("daemon ended");
@@ -152,6 +154,9 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
         }
     }
 }
+
+/// How long the daemon waits at its end until everybody has been answered.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How long the daemon waits when it cannot take a connection.
 const BREATH: Duration = Duration::from_millis(50);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
 
 use super::hub::Hub;
 use super::lane::LaneHandle;
@@ -29,6 +29,8 @@ pub struct Server {
     socket: PathBuf,
     decode_limits: DecodeLimits,
     connections: AtomicU64,
+    /// Told whenever a connection is gone.
+    left: Notify,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -52,6 +54,7 @@ impl Server {
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
+            left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -70,6 +73,17 @@ impl Server {
     pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
         let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         (Counted(Arc::clone(self)), count)
+    }
+
+    /// Waits until every connection has had its last words; the word to close was given before.
+    pub(super) async fn all_left(&self) {
+        loop {
+            let left = self.left.notified();
+            if self.connections.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            left.await;
+        }
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.
@@ -204,6 +218,7 @@ pub(super) struct Counted(Arc<Server>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.0.left.notify_waiters();
     }
 }

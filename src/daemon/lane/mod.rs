@@ -27,7 +27,7 @@ use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::SessionId;
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
-use batch::{After, Answered, Gathering};
+use batch::{After, Answered, Checkpoints, Gathering};
 use memory::Memory;
 use working::Work;
 
@@ -71,6 +71,7 @@ pub struct Lane {
     /// What the active run has under way.
     work: Work,
     gathering: Gathering,
+    checkpoints: Checkpoints,
     in_flight: Option<InFlight>,
     tickets: u64,
     create: Option<Create>,
@@ -108,6 +109,7 @@ impl Lane {
             memory: Memory::default(),
             work,
             gathering: Gathering::default(),
+            checkpoints: Checkpoints::default(),
             in_flight: None,
             tickets: 0,
             create,
