@@ -162,6 +162,16 @@ fn who_has_said_everything_still_gets_all_answers() {
 }
 
 #[test]
+fn who_asks_the_daemon_to_stop_is_answered_however_soon_it_stops() {
+    let mut daemon = Daemon::start();
+    for _ in 0..20 {
+        assert_eq!(daemon.connect().get("drain", json!({"graceMs": 0}))["draining"], true);
+        daemon.ended();
+        daemon.revive();
+    }
+}
+
+#[test]
 fn of_a_hundred_daemons_started_at_once_one_wins() {
     let mut daemon = Daemon::start();
     daemon.kill();

@@ -26,9 +26,11 @@ pub(super) async fn write(hub: Arc<Hub>, to: impl AsyncWrite + Unpin, outbox: Ar
     let mut writer =
         Writer { hub, to, stalled: limits.stalled, write_bytes: limits.write_bytes, listening: Vec::new() };
     loop {
+        // Asked before the round: what was handed over before the end is still written.
+        let closed = outbox.is_closed();
         match writer.round(&outbox).await {
             Ok(Round::Busy) => {}
-            Ok(Round::Quiet) if outbox.is_closed() => break,
+            Ok(Round::Quiet) if closed => break,
             Ok(Round::Quiet) => outbox.woken().await,
             Err(error) => {
                 debug!(connection = outbox.id().0, %error, "a connection could not be written");

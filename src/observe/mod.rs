@@ -15,7 +15,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::path::Path;
 
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::redact::Redactor;
@@ -27,12 +27,14 @@ const VARIABLE: &str = "PUSH_LOG";
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How many full ones are kept.
 const KEPT_FILES: usize = 4;
+/// How many records may wait to be written before others are dropped; their places take memory from the start.
+const WAITING_RECORDS: usize = 2048;
 
 /// Begins to write into `directory`; what is still in memory is written when the guard is dropped.
 pub fn begin(directory: &Path) -> io::Result<WorkerGuard> {
     let rolling = Rolling::open(directory, FILE_BYTES, KEPT_FILES)?;
     let safe = Redacting { redactor: Redactor::default(), to: rolling };
-    let (writer, guard) = tracing_appender::non_blocking(safe);
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_RECORDS).finish(safe);
     let filter = std::env::var(VARIABLE).ok().and_then(|text| EnvFilter::try_new(text).ok());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("info")))

@@ -29,7 +29,12 @@ mod stream;
 mod tests;
 mod url;
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 pub use environment::secrets as environment_secrets;
 pub use stream::Stream;
@@ -59,7 +64,8 @@ impl Redactor {
     /// Blanks around a value are not part of it. Values of fewer than 6 characters are ignored: they would match
     /// everywhere. So are the marker and its own parts where they stand at the edge of a value.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { words: Arc::new(Words::new(forms::of(values))) }
+        let forms = forms::of(values);
+        if forms.is_empty() { Self::default() } else { Self { words: Arc::new(Words::new(forms)) } }
     }
 
     /// Knows the values of the variables whose names look secret; see [`environment_secrets`].
@@ -97,9 +103,10 @@ impl Redactor {
 }
 
 impl Default for Redactor {
-    /// Knows the shapes of secrets and no value.
+    /// Knows the shapes of secrets and no value; all of these share what they know.
     fn default() -> Self {
-        Self::new([])
+        static SHAPES: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new(Words::new(BTreeSet::new())));
+        Self { words: Arc::clone(&SHAPES) }
     }
 }
 

@@ -61,6 +61,28 @@ pub(super) struct Gathering {
     after: After,
 }
 
+/// Keeps what checkpoints cost in proportion to what they spare: none is made before as much was kept as the last
+/// one took, however large the message is that the state holds.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    last: usize,
+    kept: usize,
+}
+
+impl Checkpoints {
+    const fn kept(&mut self, bytes: usize) {
+        self.kept += bytes;
+    }
+
+    const fn is_worth_it(&self) -> bool {
+        self.kept >= self.last
+    }
+
+    const fn made(&mut self, bytes: usize) {
+        *self = Self { last: bytes, kept: 0 };
+    }
+}
+
 impl Gathering {
     pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {
         self.expected.insert(ticket, respond);
@@ -132,14 +154,22 @@ impl Lane {
                     gathering.synced = true;
                 }
                 Effect::Persist(event) => {
+                    let before = gathering.bytes();
                     gathering.keep(&self.id, &event);
+                    self.checkpoints.kept(gathering.bytes() - before);
                     if let EventKind::RunEnded(report) = &event.kind {
                         tracing::info!(session = %self.id, run = ?event.run, outcome = ?report.outcome, "run ended");
                         gathering.after.run_ended = true;
                         self.memory.prune(self.session.state());
                     }
                 }
-                Effect::Checkpoint(_) => gathering.checkpoint = Some(checkpoint(self.session.state())),
+                Effect::Checkpoint(_) => {
+                    if self.checkpoints.is_worth_it() {
+                        let checkpoint = checkpoint(self.session.state());
+                        self.checkpoints.made(checkpoint.bytes.len());
+                        gathering.checkpoint = Some(checkpoint);
+                    }
+                }
                 Effect::Reply(ticket, reply) => {
                     gathering.synced |= changes;
                     if let Some(respond) = gathering.expected.remove(&ticket) {

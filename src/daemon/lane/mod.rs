@@ -27,7 +27,7 @@ use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
-use batch::{After, Answered, Gathering};
+use batch::{After, Answered, Checkpoints, Gathering};
 use memory::Memory;
 use working::Work;
 
@@ -73,6 +73,7 @@ pub struct Lane {
     /// What the active run has under way.
     work: Work,
     gathering: Gathering,
+    checkpoints: Checkpoints,
     in_flight: Option<InFlight>,
     tickets: u64,
     create: Option<Create>,
@@ -112,6 +113,7 @@ impl Lane {
             memory: Memory::default(),
             work,
             gathering: Gathering::default(),
+            checkpoints: Checkpoints::default(),
             in_flight: None,
             tickets: 0,
             create,

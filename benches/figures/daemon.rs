@@ -1,0 +1,139 @@
+//! A real daemon in a directory of its own, and the simplest client that can talk to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long anything may take before the measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home for daemons, and at most one in it.
+pub(crate) struct Home {
+    pub(crate) place: TempDir,
+    child: Option<Child>,
+}
+
+impl Home {
+    /// Makes a home without a daemon.
+    pub(crate) fn new() -> Self {
+        Self { place: TempDir::new().expect("a directory"), child: None }
+    }
+
+    /// Makes a home and starts a daemon in it.
+    pub(crate) fn with_daemon() -> Self {
+        let mut home = Self::new();
+        home.start();
+        home
+    }
+
+    /// Starts the daemon and returns when it is ready.
+    pub(crate) fn start(&mut self) {
+        let mut child = self.push(&["daemon", "run", "--announce"]).spawn().expect("a daemon");
+        let mut word = String::new();
+        let out = child.stdout.take().expect("its output");
+        BufReader::new(out).read_line(&mut word).expect("its first word");
+        assert_eq!(word.trim(), "ready");
+        self.child = Some(child);
+    }
+
+    /// Ends the daemon in good order.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            self.connect().get("drain", json!({"graceMs": 0}));
+            child.wait().expect("its end");
+        }
+    }
+
+    /// The client, in surroundings that depend on nothing outside.
+    pub(crate) fn push(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.place.path())
+            .env("PUSH_PARK_SECONDS", "600")
+            .current_dir(self.place.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        let stream = UnixStream::connect(self.socket()).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let lines = BufReader::with_capacity(64 * 1024, stream.try_clone().expect("another handle"));
+        Client { stream, lines }
+    }
+
+    /// Starts a session to which nobody listens.
+    pub(crate) fn session(&self, client: &mut Client) -> String {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let start = json!({"cwd": self.place.path(), "environment": {"PATH": path}});
+        let session = client.get("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
+        client.get("detach_session", json!({"sessionId": session}));
+        session
+    }
+
+    /// The memory of the daemon as the system counts it, in bytes.
+    pub(crate) fn memory(&self) -> f64 {
+        let pid = self.child.as_ref().expect("a daemon").id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its state");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.path().join(".push/run/pushd.sock")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A connection to the daemon.
+pub(crate) struct Client {
+    pub(crate) stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Sends a request and does not wait for its answer.
+    pub(crate) fn send(&mut self, kind: &str, payload: Value) {
+        let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": kind,
+            "payload": payload});
+        self.stream.write_all(format!("{line}\n").as_bytes()).expect("the daemon reads");
+    }
+
+    /// Asks for something and returns the payload of the answer.
+    pub(crate) fn get(&mut self, kind: &str, payload: Value) -> Value {
+        self.send(kind, payload);
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).expect("an answer");
+            let line: Value = serde_json::from_str(&line).expect("JSON");
+            if line["kind"] == "response" {
+                assert_eq!(line["ok"], true, "{kind} was refused: {line}");
+                return line["payload"].clone();
+            }
+        }
+    }
+
+    /// Attaches; what is to be replayed follows the answer.
+    pub(crate) fn attach(&mut self, session: &str) {
+        self.send("attach_session", json!({"sessionId": session}));
+    }
+}

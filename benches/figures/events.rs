@@ -1,0 +1,152 @@
+//! How fast events reach their listeners, live and from the journal.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::daemon::Home;
+use super::pump::pump;
+use super::reading;
+use super::table::{Table, median};
+
+const RUN_COMPLETE: &[u8] = b"\"type\":\"run_complete\"";
+/// How often each measurement is taken.
+const ROUNDS: usize = 3;
+
+/// Live events: words that are said, and the output of a step.
+pub(crate) fn measure(table: &mut Table) {
+    for (listeners, words, output) in [(1, 200_000, 64_000_000), (50, 40_000, 8_000_000)] {
+        let each = if listeners == 1 { "one client".into() } else { format!("{listeners} clients in all") };
+        let said = live(&prose(words), listeners);
+        table.beside(
+            format!("words said, to {each}"),
+            "events/s",
+            said.rate(),
+            ("the same lines through bare sockets", said.raw_rate()),
+        );
+        let step = format!("$ yes 'a line of output, neither short nor long' | head -c {output}\n");
+        let printed = live(&step, listeners);
+        table.beside(
+            format!("output of a step, to {each}"),
+            "MB/s",
+            printed.megabytes(),
+            ("the same lines through bare sockets", printed.raw_megabytes()),
+        );
+    }
+}
+
+/// Twenty thousand events that are asked for afterwards.
+pub(crate) fn replay(table: &mut Table) {
+    let mut home = Home::with_daemon();
+    let session = home.session(&mut home.connect());
+    let events = run(&home, &session, &prose(20_000), 1).lines;
+    let mut lines = Vec::new();
+    replay_once(&home, &session, Some(&mut lines));
+    let resident = median((0..ROUNDS).map(|_| replay_once(&home, &session, None)).collect());
+    let raw = median((0..ROUNDS).map(|_| millis(pump(&lines, 1))).collect());
+    let name = "the same lines through a bare socket";
+    table.beside(format!("{events} events, session in memory"), "ms", resident, (name, raw));
+    let after_restart = (0..ROUNDS).map(|_| {
+        home.stop();
+        home.start();
+        replay_once(&home, &session, None)
+    });
+    let restarted = median(after_restart.collect());
+    table.beside(format!("{events} events, after a restart"), "ms", restarted, (name, raw));
+}
+
+fn replay_once(home: &Home, session: &str, keep: Option<&mut Vec<u8>>) -> f64 {
+    let mut client = home.connect();
+    let begun = Instant::now();
+    client.attach(session);
+    reading::until(&mut client.stream, RUN_COMPLETE, keep);
+    millis(begun.elapsed())
+}
+
+/// What a run was like for its listeners, and the same lines for bare sockets.
+struct Live {
+    lines: usize,
+    bytes: usize,
+    listeners: usize,
+    took: Duration,
+    raw: Duration,
+}
+
+impl Live {
+    fn rate(&self) -> f64 {
+        (self.lines * self.listeners) as f64 / self.took.as_secs_f64()
+    }
+
+    fn raw_rate(&self) -> f64 {
+        (self.lines * self.listeners) as f64 / self.raw.as_secs_f64()
+    }
+
+    fn megabytes(&self) -> f64 {
+        (self.bytes * self.listeners) as f64 / 1e6 / self.took.as_secs_f64()
+    }
+
+    fn raw_megabytes(&self) -> f64 {
+        (self.bytes * self.listeners) as f64 / 1e6 / self.raw.as_secs_f64()
+    }
+}
+
+struct Ran {
+    lines: usize,
+    took: Duration,
+}
+
+fn live(message: &str, listeners: usize) -> Live {
+    let home = Home::with_daemon();
+    let mut took = Vec::new();
+    let mut kept = Vec::new();
+    let mut lines = 0;
+    for _ in 0..ROUNDS {
+        let session = home.session(&mut home.connect());
+        let ran = run(&home, &session, message, listeners);
+        lines = ran.lines;
+        took.push(ran.took.as_secs_f64());
+        kept.clear();
+        replay_once(&home, &session, Some(&mut kept));
+    }
+    let raw = median((0..ROUNDS).map(|_| pump(&kept, listeners).as_secs_f64()).collect());
+    let (took, raw) = (Duration::from_secs_f64(median(took)), Duration::from_secs_f64(raw));
+    Live { lines, bytes: kept.len(), listeners, took, raw }
+}
+
+/// Runs a message before listeners, and tells how long it took until all of them had everything.
+fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
+    let mut clients: Vec<_> = (0..listeners).map(|_| home.connect()).collect();
+    for client in &mut clients {
+        client.get("attach_session", json!({"sessionId": session}));
+    }
+    let reading: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| thread::spawn(move || reading::until(&mut client.stream, RUN_COMPLETE, None)))
+        .collect();
+    let mut driver = home.connect();
+    let begun = Instant::now();
+    // Who prompts listens too; this one leaves again, so that the listeners are those that are counted.
+    driver.send("send_user_message", json!({"sessionId": session, "text": message}));
+    driver.send("detach_session", json!({"sessionId": session}));
+    let counts: Vec<_> = reading.into_iter().map(|thread| thread.join().expect("a listener")).collect();
+    let took = begun.elapsed();
+    assert!(
+        counts.iter().all(|count| count.abs_diff(counts[0]) <= 1),
+        "somebody missed something: {counts:?}"
+    );
+    Ran { lines: counts[0], took }
+}
+
+/// A message of that many words and one step.
+fn prose(words: usize) -> String {
+    let words = ["some ", "words ", "that ", "are ", "said, ", "one ", "after ", "another\n"]
+        .iter()
+        .cycle()
+        .take(words);
+    words.copied().collect::<String>() + "\n\n$ true\n"
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

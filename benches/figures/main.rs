@@ -1,0 +1,44 @@
+//! The figures of the daemon, each beside what the machine allows in the same run: `cargo bench`.
+//!
+//! The real programs are started, and talked to over the real socket. `cargo bench -- --json FILE` (or the variable
+//! `PUSH_BENCH_JSON`) writes the figures down as JSON as well; any other word after `--` picks the rows that hold it.
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, reason = "a measurement that cannot be taken ends the program")]
+#![allow(missing_docs, reason = "a program has no users of its items")]
+
+mod daemon;
+mod events;
+mod idle;
+mod pump;
+mod reading;
+mod runs;
+mod table;
+
+use std::path::PathBuf;
+
+use table::Table;
+
+fn main() {
+    let mut json = std::env::var_os("PUSH_BENCH_JSON").map(PathBuf::from);
+    let mut wanted = None;
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            // Given by cargo to every bench.
+            "--bench" => {}
+            "--json" => json = Some(words.next().expect("--json needs a file").into()),
+            _ => wanted = Some(word),
+        }
+    }
+    let mut table = Table::new(wanted);
+    table.group("events", events::measure);
+    table.group("replay", events::replay);
+    table.group("requests", idle::requests);
+    table.group("runs", runs::measure);
+    table.group("start", idle::start);
+    table.group("memory", idle::memory);
+    table.print();
+    if let Some(path) = json {
+        std::fs::write(&path, table.json()).expect("the figures are written down");
+    }
+}

@@ -1,0 +1,68 @@
+//! What the machine allows: the same bytes through bare sockets, from a thread to a thread for each reader.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::reading;
+
+/// How much is handed to the system at once, as the daemon does it.
+const WRITE: usize = 256 * 1024;
+
+/// Sends `lines` to `readers` at once and returns how long it took until all had the last.
+pub(crate) fn pump(lines: &[u8], readers: usize) -> Duration {
+    let lines: Arc<[u8]> = lines.into();
+    let ready = Arc::new(Barrier::new(2 * readers + 1));
+    let mut reading = Vec::new();
+    let mut writing = Vec::new();
+    for _ in 0..readers {
+        let (mut to, mut from) = UnixStream::pair().expect("a pair of sockets");
+        let (lines, begin) = (Arc::clone(&lines), Arc::clone(&ready));
+        writing.push(thread::spawn(move || {
+            begin.wait();
+            for part in lines.chunks(WRITE) {
+                to.write_all(part).expect("the reader reads");
+            }
+        }));
+        let begin = Arc::clone(&ready);
+        reading.push(thread::spawn(move || {
+            begin.wait();
+            reading::until(&mut from, b"\"type\":\"run_complete\"", None);
+        }));
+    }
+    ready.wait();
+    let begun = Instant::now();
+    for thread in reading {
+        thread.join().expect("a reader");
+    }
+    let took = begun.elapsed();
+    for thread in writing {
+        thread.join().expect("a writer");
+    }
+    took
+}
+
+/// Sends a line there and back and returns how long each round took.
+pub(crate) fn round_trips(line: &[u8], rounds: usize) -> Vec<f64> {
+    let (mut here, mut there) = UnixStream::pair().expect("a pair of sockets");
+    let length = line.len();
+    let echo = thread::spawn(move || {
+        let mut buffer = vec![0; length];
+        while there.read_exact(&mut buffer).is_ok() {
+            there.write_all(&buffer).expect("the other end");
+        }
+    });
+    let mut buffer = vec![0; length];
+    let times = (0..rounds).map(|_| {
+        let begun = Instant::now();
+        here.write_all(line).expect("the other end");
+        here.read_exact(&mut buffer).expect("an echo");
+        begun.elapsed().as_secs_f64() * 1e6
+    });
+    let times = times.collect();
+    drop(here);
+    echo.join().expect("the other end");
+    times
+}
