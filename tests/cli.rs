@@ -1,4 +1,5 @@
 //! The programs as people and scripts use them: real binaries, each test with a home of its own.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
 #[path = "support/schemas.rs"]

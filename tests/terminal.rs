@@ -1,6 +1,7 @@
 //! The client at a real terminal: questions, keys and signals as a person meets them.
 //!
 //! The terminal is tmux's; without it these tests say so and show nothing.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
 #[path = "support/schemas.rs"]
