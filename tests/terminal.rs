@@ -109,6 +109,18 @@ fn a_killed_daemon_is_told_and_the_step_asked_about() {
 }
 
 #[test]
+fn stopping_says_what_it_waits_for() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.detached("$ echo begun > begun; until test -e go; do sleep 0.01; done");
+    terminal.home.until_written("begun", "begun");
+    terminal.type_line("push daemon stop");
+    terminal.until("waiting for a run to finish (0 s)");
+    terminal.home.write("go", "");
+    terminal.until("pushd has stopped");
+    terminal.until("done 0");
+}
+
+#[test]
 fn colours_are_used_and_can_be_refused() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$ true'");
