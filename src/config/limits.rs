@@ -56,7 +56,7 @@ impl Default for Limits {
             requests: 64,
             inbox: 256,
             reports: 1024,
-            batch_bytes: 1024 * 1024,
+            batch_bytes: 128 * 1024,
             ring_bytes: 1024 * 1024,
             write_bytes: 256 * 1024,
             park_after: Duration::from_secs(60),
