@@ -50,7 +50,7 @@ pub struct Question {
 #[derive(Debug)]
 pub struct Reports {
     run: RunId,
-    sender: mpsc::Sender<Reported>,
+    sender: mpsc::Sender<Box<Reported>>,
     redactor: Redactor,
     saying: Option<Stream>,
     mint: Mint,
@@ -58,7 +58,12 @@ pub struct Reports {
 
 impl Reports {
     /// Opens a way back for `run`.
-    pub const fn new(run: RunId, sender: mpsc::Sender<Reported>, redactor: Redactor, mint: Mint) -> Self {
+    pub const fn new(
+        run: RunId,
+        sender: mpsc::Sender<Box<Reported>>,
+        redactor: Redactor,
+        mint: Mint,
+    ) -> Self {
         Self { run, sender, redactor, saying: None, mint }
     }
 
@@ -135,7 +140,8 @@ impl Reports {
     }
 
     async fn deliver(&self, reported: Reported) -> Result<(), Gone> {
-        self.sender.send(reported).await.map_err(|_| Gone)
+        // In a box, so that the channel of a session that waits for nothing stays small.
+        self.sender.send(Box::new(reported)).await.map_err(|_| Gone)
     }
 
     fn ask(&self, question: &Question) -> Ask {

@@ -61,8 +61,7 @@ pub(super) struct Gathering {
     after: After,
 }
 
-/// Keeps what checkpoints cost in proportion to what they spare: none is made before as much was kept as the last
-/// one took, however large the message is that the state holds.
+/// Keeps what checkpoints cost a small part of what is kept anyway, however large the message is that the state holds.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     last: usize,
@@ -75,13 +74,16 @@ impl Checkpoints {
     }
 
     const fn is_worth_it(&self) -> bool {
-        self.kept >= self.last
+        self.kept / KEPT_FOR_ONE >= self.last
     }
 
     const fn made(&mut self, bytes: usize) {
         *self = Self { last: bytes, kept: 0 };
     }
 }
+
+/// How many bytes of events are kept for each byte of a checkpoint.
+const KEPT_FOR_ONE: usize = 8;
 
 impl Gathering {
     pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {

@@ -66,7 +66,7 @@ pub struct Lane {
     feed: Arc<Feed>,
     control: mpsc::Receiver<LaneInput>,
     commands: mpsc::Receiver<LaneInput>,
-    reports: mpsc::Receiver<Reported>,
+    reports: mpsc::Receiver<Box<Reported>>,
     handle: LaneHandle,
     /// What must not be journaled and is needed all the same.
     memory: Memory,
@@ -132,6 +132,7 @@ impl Lane {
             self.inherit();
             self.recover();
         }
+        // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
             match self.next().await {
@@ -140,7 +141,7 @@ impl Lane {
                     self.take_waiting();
                 }
                 Next::Reported(reported) => {
-                    self.report(reported);
+                    self.report(*reported);
                     self.take_waiting();
                 }
                 Next::Deadline => self.apply(Input::Deadline, None),
@@ -150,14 +151,14 @@ impl Lane {
                     break Ended::Broken;
                 }
                 Next::Quiet => {
-                    if let Some(ended) = self.park(&hub).await {
+                    if let Some(ended) = Box::pin(self.park(&hub)).await {
                         break ended;
                     }
                 }
-                Next::Close => break self.close().await,
+                Next::Close => break Box::pin(self.close()).await,
             }
         };
-        self.work.end().await;
+        Box::pin(self.work.end()).await;
         info!(session = %self.id, ?ended, "lane ended");
         ended
     }
@@ -198,7 +199,7 @@ impl Lane {
             } else if let Ok(input) = self.commands.try_recv() {
                 self.take(input);
             } else if let Ok(reported) = self.reports.try_recv() {
-                self.report(reported);
+                self.report(*reported);
             } else {
                 break;
             }
@@ -412,7 +413,7 @@ impl Lane {
 
 enum Next {
     Input(LaneInput),
-    Reported(Reported),
+    Reported(Box<Reported>),
     Deadline,
     Committed(Result<(), CommitError>),
     Quiet,

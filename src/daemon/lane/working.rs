@@ -25,7 +25,7 @@ const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::ass
 pub(super) struct Work {
     session: SessionId,
     world: Arc<World>,
-    reports: mpsc::Sender<Reported>,
+    reports: mpsc::Sender<Box<Reported>>,
     active: Option<Active>,
     /// The run that was stopped last: what it still had on its way to a commit is not begun any more.
     stopped: Option<RunId>,
@@ -39,7 +39,11 @@ struct Active {
 }
 
 impl Work {
-    pub(super) const fn new(session: SessionId, world: Arc<World>, reports: mpsc::Sender<Reported>) -> Self {
+    pub(super) const fn new(
+        session: SessionId,
+        world: Arc<World>,
+        reports: mpsc::Sender<Box<Reported>>,
+    ) -> Self {
         Self { session, world, reports, active: None, stopped: None, closed: false }
     }
 
@@ -115,7 +119,7 @@ impl Work {
             }
             let report = Report::Stopped { left };
             // The lane may have ended; then nobody needs to know.
-            let _ = reports.send(Reported { run, report, raw_args: None }).await;
+            let _ = reports.send(Box::new(Reported { run, report, raw_args: None })).await;
         });
     }
 
