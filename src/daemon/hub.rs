@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::checkpoint;
-use super::lane::{Beginning, Ended, Lane, LaneHandle};
+use super::lane::{Asked, Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
 use crate::adapter::push::record::{self, RecordError};
 use crate::journal::{Create, ReadError, Stored};
@@ -116,6 +116,17 @@ impl Hub {
                 error!(session = %id, %error, "an unfinished run could not be brought back");
             }
         }
+    }
+
+    /// Brings a command that reached a closing lane to the session's next life.
+    pub(super) fn redirect(self: &Arc<Self>, id: SessionId, asked: Box<Asked>) {
+        let hub = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Ok(Some(lane)) = hub.lane(&id).await {
+                // A second closed door answers by dropping the command.
+                let _ = lane.ask(asked);
+            }
+        });
     }
 
     /// Returns all lanes.

@@ -363,16 +363,12 @@ impl Lane {
         }
         self.control.close();
         self.commands.close();
-        while let Ok(LaneInput::Asked(asked)) = self.control.try_recv().or_else(|_| self.commands.try_recv())
-        {
-            let hub = Arc::clone(hub);
-            let id = self.id.clone();
-            tokio::spawn(async move {
-                if let Ok(Some(lane)) = hub.lane(&id).await {
-                    // A second closed door answers by being dropped.
-                    let _ = lane.ask(asked);
-                }
-            });
+        while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
+            match input {
+                LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
+                // Nobody is attached, so nobody can leave.
+                LaneInput::Gone(_) => {}
+            }
         }
         Some(Ended::Parked)
     }

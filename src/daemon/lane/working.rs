@@ -27,8 +27,6 @@ pub(super) struct Work {
     world: Arc<World>,
     reports: mpsc::Sender<Box<Reported>>,
     active: Option<Active>,
-    /// The run that was stopped last: what it still had on its way to a commit is not begun any more.
-    stopped: Option<RunId>,
     closed: bool,
 }
 
@@ -44,7 +42,7 @@ impl Work {
         world: Arc<World>,
         reports: mpsc::Sender<Box<Reported>>,
     ) -> Self {
-        Self { session, world, reports, active: None, stopped: None, closed: false }
+        Self { session, world, reports, active: None, closed: false }
     }
 
     /// Gives the provider its turn.
@@ -85,7 +83,7 @@ impl Work {
         memory: &Memory,
         state: &State,
     ) {
-        if self.is_over(&run) {
+        if self.closed {
             return;
         }
         let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
@@ -107,7 +105,6 @@ impl Work {
         let reports = self.reports.clone();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
-        self.stopped = Some(run.clone());
         if let Some(active) = &active {
             active.tree.kill_now();
         }
@@ -147,10 +144,6 @@ impl Work {
         Reports::new(run, self.reports.clone(), memory.redactor().clone(), MINT)
     }
 
-    fn is_over(&self, run: &RunId) -> bool {
-        self.closed || self.stopped.as_ref() == Some(run)
-    }
-
     fn active(&mut self, run: &RunId) -> &mut Active {
         let stale = self.active.as_ref().is_some_and(|active| active.run != *run);
         if stale {
@@ -165,7 +158,7 @@ impl Work {
     }
 
     fn spawn(&mut self, run: RunId, task: impl Future<Output = Result<(), Gone>> + Send + 'static) {
-        if self.is_over(&run) {
+        if self.closed {
             return;
         }
         let span = debug_span!("work", session = %self.session, %run);
