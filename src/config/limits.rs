@@ -58,7 +58,7 @@ impl Default for Limits {
             reports: 1024,
             batch_bytes: 128 * 1024,
             ring_bytes: 1024 * 1024,
-            write_bytes: 256 * 1024,
+            write_bytes: 128 * 1024,
             park_after: Duration::from_secs(60),
             step: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,
