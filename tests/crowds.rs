@@ -1,4 +1,5 @@
 //! Many clients, and bad ones: whoever is slow, silent, greedy or gone costs a bounded amount, and nobody else anything.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

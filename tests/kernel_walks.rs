@@ -1,7 +1,7 @@
 //! Seeded random walks over the kernel: after every input, all of its promises hold.
 //!
 //! `PUSH_WALKS` sets the number of seeds, `PUSH_WALK_SEED` walks one of them alone.
-#![allow(clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a walk looks at what it checks and at nothing else")]
 
 #[path = "support/random.rs"]
@@ -9,13 +9,15 @@ mod random;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pushd::adapter::push::{encode, record};
+use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
     Criterion, Decision, Ending, Event, EventKind, Intention, Opening, Outcome, OutputStream, Purpose,
     Settlement,
 };
-use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
 use pushd::kernel::state::State;
@@ -24,6 +26,8 @@ use random::Random;
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
+/// Every so many walks, the codecs are walked too: they cost more than the kernel.
+const CODED: u64 = 5;
 /// Seeds that once found something; they are walked for ever.
 const KEPT_SEEDS: [u64; 3] = [7, 4_242, 31_337];
 
@@ -80,6 +84,8 @@ struct Walk {
     /// How often each call may be executed, and was.
     allowed: BTreeMap<CallId, u32>,
     executed: BTreeMap<CallId, u32>,
+    /// How much of the journal has been through the codec.
+    coded: usize,
 }
 
 impl Walk {
@@ -102,6 +108,7 @@ impl Walk {
             ended: BTreeSet::new(),
             allowed: BTreeMap::new(),
             executed: BTreeMap::new(),
+            coded: 0,
         }
     }
 
@@ -234,6 +241,9 @@ impl Walk {
             Some(run) => run.calls.values().map(|call| call.intention.call.clone()).collect(),
             None => Vec::new(),
         };
+        if self.seed.is_multiple_of(CODED) {
+            self.check_codecs();
+        }
         let whole = Session::restore(LIMITS, State::default(), &self.journal, self.reserved, Seq::ZERO);
         let (at, checkpoint) =
             self.checkpoints[self.random.below(self.checkpoints.len() as u64) as usize].clone();
@@ -271,6 +281,22 @@ impl Walk {
                 );
             }
         }
+    }
+
+    /// What is written is what was lived: the state as a checkpoint, and each event of this life as a line.
+    fn check_codecs(&mut self) {
+        let state = self.live.state();
+        let read = checkpoint::decode(&checkpoint::encode(state)).expect("a checkpoint is readable");
+        assert_eq!(read, *state, "seed {} tick {}: a checkpoint lost something", self.seed, self.tick);
+        let session = SessionId::new("sess_walk");
+        for event in &self.journal[self.coded..] {
+            let mut line = Vec::new();
+            encode::event_line(&session, event, &mut line);
+            let read = record::decode_event(&line).expect("a line is readable");
+            assert_eq!(read, *event, "seed {}: a line lost something", self.seed);
+            assert_eq!(record::seq_of(&line), Some(event.seq));
+        }
+        self.coded = self.journal.len();
     }
 
     fn give(&mut self, input: Input) {

@@ -23,9 +23,10 @@ fn serve(serve: Serve) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let told = announcement.take_if(|_| error.is_in_use()).map(|announcement| announcement.in_use());
-            if told.is_none() {
-                observe::report(&error);
+            observe::report(&error);
+            if let Some(announcement) = announcement.take_if(|_| error.is_in_use()) {
+                // A client that did not wait for the word needs none.
+                let _ = announcement.in_use();
             }
             ExitCode::FAILURE
         }

@@ -5,8 +5,8 @@
 use clap::ValueEnum;
 use serde_json::Value;
 
+use super::phrase::{choices, field};
 use super::plain::plain_line;
-use super::view::field;
 use crate::client::{Environment, Event, Request};
 
 /// What to do with approvals of a run that nobody watches.
@@ -38,13 +38,12 @@ pub(crate) struct Pending {
 impl Pending {
     /// Reads an approval from what the daemon says of it.
     pub(crate) fn read(session: &str, run: Option<&str>, payload: &Value) -> Self {
-        let choices = payload.pointer("/details/choices").and_then(Value::as_array);
         Self {
             session: session.to_owned(),
             run: run.map(str::to_owned),
             id: field(payload, "approvalId"),
             summary: field(payload, "summary"),
-            choices: choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            choices: choices(payload),
         }
     }
 

@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::ids;
+use super::phrase::field;
 use super::plain::plain_line;
 use super::sessions::age;
-use super::view::{Echo, field};
+use super::view::Echo;
 use crate::client::Request;
 
 /// List what waits for an approval
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
 }
 
 fn where_and_when(approval: &Value, now: u64) -> String {
-    let session = plain_line(&field(approval, "sessionId"));
+    let session = plain_line(ids::short(&field(approval, "sessionId")));
     let expires = approval.get("expiresAt").and_then(Value::as_u64);
     let left = expires.map(|at| format!(", denied in {}", age(at.saturating_sub(now)))).unwrap_or_default();
     format!("  in {session}{left}\n")

@@ -6,8 +6,8 @@ use super::approval::{Pending, Verdict};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
+use super::phrase::field;
 use super::plain::plain_line;
-use super::view::field;
 use crate::client::Request;
 
 /// Approve what waits

@@ -1,5 +1,7 @@
 //! `push attach`: watches a session and takes part in it, line by line.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::approval::{Board, is_settled_already};
@@ -7,6 +9,7 @@ use super::context::{Context, start_this_program};
 use super::exit::{CliError, Exit};
 use super::ids;
 use super::input::{Interrupts, TypedLines};
+use super::plain::plain_line;
 use super::send::new_message_id;
 use super::view::{Echo, View};
 use crate::client::{Access, AskError, Client, Event, Missing, Request};
@@ -49,9 +52,19 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
         connected = connect => connected?,
     };
     let view = context.view(Echo::Messages);
-    let mut room =
-        Room { client, session, view, board: Board::default(), newest, run: None, cancelled: false };
+    let mut room = Room {
+        client,
+        session,
+        view,
+        board: Board::default(),
+        newest,
+        run: None,
+        cancelled: false,
+        greeted: false,
+        typed_here: BTreeSet::new(),
+    };
     let mut lines = if args.read_only { None } else { TypedLines::start(&context.console) };
+    room.greeted = lines.is_none();
     loop {
         tokio::select! {
             biased;
@@ -94,14 +107,25 @@ struct Room {
     newest: u64,
     run: Option<String>,
     cancelled: bool,
+    /// Whether somebody who can type was told what that does.
+    greeted: bool,
+    /// The messages that were typed here and have not come back as events.
+    typed_here: BTreeSet<String>,
 }
 
 impl Room {
     fn take(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
         self.follow(event)?;
-        let text = self.view.event(event);
-        context.console.text(&text)?;
+        // What was typed here stands on the screen already.
+        if event.kind != "user_message" || !self.typed_here.remove(event.text("messageId")) {
+            let text = self.view.event(event);
+            context.console.text(&text)?;
+        }
         let opened = self.board.follow(event).is_some();
+        if event.seq >= self.newest && !std::mem::replace(&mut self.greeted, true) {
+            let session = plain_line(ids::short(&self.session));
+            context.console.note(&format!("attached to {session}: what you type goes to it, Ctrl-D leaves"));
+        }
         if (opened && event.seq > self.newest || event.seq == self.newest)
             && context.console.input_is_terminal
             && let Some(pending) = self.board.oldest()
@@ -135,23 +159,41 @@ impl Room {
             return Ok(());
         }
         let verdict = self.board.oldest().and_then(|pending| Some((pending, pending.verdict(line)?)));
-        let request = match (verdict, &self.run) {
-            (Some((pending, verdict)), _) => pending.settle(verdict, None, self.client.environment()),
-            (None, Some(_)) => Request::steer(&self.session, &new_message_id(), line),
-            (None, None) => Request::send_user_message(&self.session, &new_message_id(), line)
-                .with_environment(self.client.environment()),
+        let answer = match verdict {
+            Some((pending, verdict)) => {
+                let request = pending.settle(verdict, None, self.client.environment());
+                self.client.ask(request).await
+            }
+            None => self.say(line).await,
         };
-        match self.client.ask(request).await {
+        match answer {
             Ok(_) => {}
             Err(error) if is_settled_already(error.code()) => {
                 context.console.note("that was settled already")
             }
-            Err(AskError::Refused(fault)) => {
-                context.console.error(&super::plain::plain_line(&fault.to_string()))
-            }
+            Err(AskError::Refused(fault)) => context.console.error(&plain_line(&fault.to_string())),
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Says a line to the active run, or begins one with it.
+    ///
+    /// A run may begin or end while somebody types, and what was typed is meant for the session either way.
+    async fn say(&mut self, line: &str) -> Result<Value, AskError> {
+        let id = new_message_id();
+        self.typed_here.insert(id.clone());
+        let steer = Request::steer(&self.session, &id, line);
+        let begin =
+            Request::send_user_message(&self.session, &id, line).with_environment(self.client.environment());
+        let (first, otherwise, second) = match self.run {
+            Some(_) => (steer, "NO_ACTIVE_RUN", begin),
+            None => (begin, "RUN_IN_PROGRESS", steer),
+        };
+        match self.client.ask(first).await {
+            Err(error) if error.code() == Some(otherwise) => self.client.ask(second).await,
+            answer => answer,
+        }
     }
 
     /// Cancels the active run; without one, or the second time, it is time to leave.
@@ -161,6 +203,8 @@ impl Room {
         context.console.note("cancelling; once more leaves");
         let request = Request::cancel_run(&self.session, Some(&run));
         tokio::select! {
+            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            biased;
             answer = self.client.ask(request) => match answer {
                 Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
                 Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),

@@ -151,6 +151,13 @@ impl Console {
         }
     }
 
+    /// Says what could be done about an error.
+    pub(crate) fn hint(&mut self, text: &str) {
+        if self.volume >= Volume::Normal {
+            self.complain(&format!("  {text}"));
+        }
+    }
+
     /// Asks something, on the same line as the answer.
     pub(crate) fn ask(&mut self, text: &str) {
         let _ = write!(self.err, "{text} ").and_then(|()| self.err.flush());

@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use super::ids::NameError;
 use crate::client::{AskError, Unreachable};
 use crate::config::paths::PathsError;
 
@@ -56,7 +57,7 @@ pub(crate) enum CliError {
     Usage(String),
     /// A name stands for nothing, or for too much.
     #[error(transparent)]
-    Name(#[from] super::ids::NameError),
+    Name(#[from] NameError),
     /// The output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
@@ -123,6 +124,9 @@ impl CliError {
 
     /// Returns what the user could do about it.
     pub(crate) fn hint(&self) -> Option<&'static str> {
+        if let Self::Name(NameError::Unknown { what: "session", .. }) = self {
+            return Some("`push sessions` lists the sessions");
+        }
         let Self::Ask(AskError::Refused(fault)) = self else { return None };
         match fault.code.as_str() {
             "RUN_IN_PROGRESS" => {

@@ -66,6 +66,28 @@ pub(crate) fn choose(
     }
 }
 
+/// Returns the beginning of a name that is enough to call it by, as long as nothing else began in the same moment.
+pub(crate) fn short(id: &str) -> &str {
+    let rest = id.find('_').map_or(0, |at| at + 1);
+    id.get(..rest + ENOUGH).unwrap_or(id)
+}
+
+/// Returns the beginnings of names by which each can be told from the others.
+pub(crate) fn short_all(ids: &[String]) -> Vec<&str> {
+    let shortened = ids.iter().map(|id| {
+        let is_shared = |part: &str| ids.iter().filter(|other| other.starts_with(part)).nth(1).is_some();
+        let mut part = short(id);
+        while part.len() < id.len() && is_shared(part) {
+            part = id.get(..part.len() + 1).unwrap_or(id);
+        }
+        part
+    });
+    shortened.collect()
+}
+
+/// How much of a name is shown: the moment it was made in, and a little chance.
+const ENOUGH: usize = 12;
+
 /// Returns the only one there is.
 pub(crate) fn only(what: &'static str, known: &[String]) -> Result<String, NameError> {
     match known {
@@ -109,6 +131,14 @@ fn is_whole(prefix: &str, typed: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shown_name_is_as_short_as_it_can_be_called_by() {
+        assert_eq!(short("sess_01M7H53XBQKVC2NK5Z01NH8TGQ"), "sess_01M7H53XBQKV");
+        assert_eq!(short("sess_1"), "sess_1");
+        let ids = ["sess_01M7H53XBQKVC2", "sess_01M7H53XBQKVD2", "sess_01M7H53X7KWTG1"].map(str::to_owned);
+        assert_eq!(short_all(&ids), ["sess_01M7H53XBQKVC", "sess_01M7H53XBQKVD", "sess_01M7H53X7KWT"]);
+    }
 
     #[test]
     fn a_name_may_be_shortened_while_it_is_unique() {

@@ -24,6 +24,7 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 mod overview;
+mod phrase;
 mod plain;
 mod queue;
 mod rename;
@@ -181,7 +182,7 @@ fn explain(error: &CliError, context: &mut Context) -> Exit {
         }
         context.console.error(&words);
         if let Some(hint) = error.hint() {
-            context.console.note(hint);
+            context.console.hint(hint);
         }
     }
     error.exit()

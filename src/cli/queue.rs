@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::phrase::field;
 use super::plain::plain_line;
 use super::send::new_message_id;
 use super::sessions::shortened;
-use super::view::field;
 use super::{ids, message};
 use crate::client::{Client, Request};
 

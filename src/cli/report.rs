@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
-use super::view::field;
+use super::phrase::field;
 use crate::client::Event;
 
 /// What is known of one run.

@@ -14,10 +14,11 @@ use super::approval::Policy;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::input::Interrupts;
+use super::phrase::field;
 use super::plain::plain_line;
 use super::report::Report;
 use super::send::new_message_id;
-use super::view::{Echo, field};
+use super::view::Echo;
 use super::{ids, message};
 use crate::client::{Access, Client, Repository, Request};
 
@@ -35,8 +36,8 @@ Examples:
   push run --session @last 'and now the docs'
   push run --idempotency-key \"$CI_JOB_ID\" --headless @release.md")]
 pub(crate) struct RunArgs {
-    /// The message; `-` reads standard input, `@FILE` a file
-    message: String,
+    /// The message; `-` reads standard input, as a pipe does without it, and `@FILE` a file
+    message: Option<String>,
     /// Ask nobody: for scripts
     #[arg(long)]
     headless: bool,
@@ -80,7 +81,7 @@ pub(crate) struct RunArgs {
 
 /// Runs a message.
 pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let text = message::read_standard(&args.message)?;
+    let text = message::read_standard(typed(&args, context)?)?;
     let place = if args.session.is_none() { Some(place(args.cwd.as_deref())?) } else { None };
     let mut interrupts = Interrupts::listen()?;
     let prepare = async {
@@ -114,6 +115,15 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         // The run goes on, so there is no exit code of it to pass on.
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
+    }
+}
+
+/// Returns the message as it was typed; what comes through a pipe needs no mention.
+fn typed<'a>(args: &'a RunArgs, context: &Context) -> Result<&'a str, CliError> {
+    match &args.message {
+        Some(message) => Ok(message),
+        None if !context.console.input_is_terminal => Ok("-"),
+        None => Err(CliError::Usage("what is to be run? For instance: push run '$ date'".into())),
     }
 }
 

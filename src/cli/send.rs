@@ -5,8 +5,8 @@ use ulid::Ulid;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::phrase::field;
 use super::plain::plain_line;
-use super::view::field;
 use super::{ids, message};
 use crate::client::Request;
 

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::console::Style;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
+use super::ids;
+use super::phrase::field;
 use super::plain::plain_line;
-use super::view::field;
 use crate::client::Request;
 
 /// List the sessions, latest first
@@ -59,7 +60,9 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     let now = now();
     let palette = context.console.palette;
     let items = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows: Vec<[String; 4]> = items.iter().map(|item| row(item, now)).collect();
+    let ids = ids::column(sessions, "sessionId");
+    let rows: Vec<[String; 4]> =
+        items.iter().zip(ids::short_all(&ids)).map(|(item, id)| row(item, id, now)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths = [width(0), width(1), width(2)];
     let mut lines = String::new();
@@ -77,7 +80,7 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     lines
 }
 
-fn row(item: &Value, now: u64) -> [String; 4] {
+fn row(item: &Value, id: &str, now: u64) -> [String; 4] {
     let updated = item.get("updatedAt").and_then(Value::as_u64).unwrap_or_default();
     let named = field(item, "name");
     let title = if named.is_empty() { field(item, "lastUserMessage") } else { named };
@@ -85,7 +88,7 @@ fn row(item: &Value, now: u64) -> [String; 4] {
     let title = shortened(&plain_line(&title), 60);
     let place = plain_line(&place);
     [
-        plain_line(&field(item, "sessionId")),
+        plain_line(id),
         plain_line(&field(item, "state")),
         age(now.saturating_sub(updated)),
         if title.is_empty() { place } else { format!("{title}  {place}") },
@@ -119,9 +122,9 @@ mod tests {
     fn a_row_shows_a_name_or_the_last_message_and_the_place() {
         let item = json!({"sessionId": "sess_1", "state": "idle", "updatedAt": 1000, "cwd": "/p",
             "lastUserMessage": "fix\nit \u{1b}[2J"});
-        assert_eq!(row(&item, 91_000), ["sess_1", "idle", "1m", "fix it  /p"].map(str::to_owned));
+        assert_eq!(row(&item, "sess_1", 91_000), ["sess_1", "idle", "1m", "fix it  /p"].map(str::to_owned));
         let named = json!({"sessionId": "sess_1", "name": "x", "lastUserMessage": "y"});
-        assert_eq!(row(&named, 0)[3], "x  ");
+        assert_eq!(row(&named, "sess_1", 0)[3], "x  ");
     }
 
     #[test]

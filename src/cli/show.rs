@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::ids;
+use super::phrase::field;
 use super::plain::{plain, plain_line};
 use super::sessions::age;
-use super::view::{Echo, field};
+use super::view::Echo;
 use crate::client::Request;
 
 /// Show what a session is and does

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
+use super::phrase::field;
 use super::plain::plain_line;
 use super::send::new_message_id;
-use super::view::field;
 use super::{ids, message};
 use crate::client::Request;
 

@@ -75,7 +75,6 @@ fn what_is_documented_is_understood() {
 fn what_makes_no_sense_is_bad_usage() {
     for line in [
         "push dance",
-        "push run",
         "push run a b",
         "push run x --json --jsonl",
         "push run x --session s --cwd /tmp",

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::console::{Palette, Style};
+use super::ids;
+use super::phrase::{asked, choices, ending, field, invocation, recovered};
 use super::plain::{Plain, plain, plain_line};
 use crate::client::Event;
 
@@ -39,6 +41,12 @@ pub(crate) struct View {
     open_line: Option<Voice>,
     speech: Plain,
     calls: BTreeMap<String, Call>,
+    /// What was called last: a question about it follows at once.
+    called: String,
+    /// The last error of the run: its summary often says the same.
+    error: String,
+    /// Whether the checks of the run were seen one by one.
+    checked: bool,
 }
 
 /// Who is in the middle of a line.
@@ -62,7 +70,17 @@ const RESULT_LINES: usize = 40;
 impl View {
     /// Begins at the beginning of a line.
     pub(crate) fn new(palette: Palette, echo: Echo, thoughts: Thoughts) -> Self {
-        Self { palette, echo, thoughts, open_line: None, speech: Plain::default(), calls: BTreeMap::new() }
+        Self {
+            palette,
+            echo,
+            thoughts,
+            open_line: None,
+            speech: Plain::default(),
+            calls: BTreeMap::new(),
+            called: String::new(),
+            error: String::new(),
+            checked: false,
+        }
     }
 
     /// Returns the text of one event.
@@ -88,8 +106,10 @@ impl View {
             "approval_vote" => self.verdict(event, "voted"),
             "approval_received" => self.verdict(event, "decided"),
             "warning" => self.trouble(event, Style::Attention, "warning"),
-            "error" => self.trouble(event, Style::Bad, "error"),
-            "status" if event.payload.get("stopping").is_some() => self.line(Style::Faint, "stopping"),
+            "error" => {
+                self.error = event.text("message").to_owned();
+                self.trouble(event, Style::Bad, "error")
+            }
             "run_recovered" => self.line(Style::Attention, &recovered(event.text("found"))),
             "run_complete" => self.complete(&event.payload),
             "session_snapshot" => self.snapshot(&event.payload),
@@ -113,10 +133,17 @@ impl View {
     pub(crate) fn question(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
         let title = plain_line(&field(payload, "title"));
-        let id = plain_line(&field(payload, "approvalId"));
+        let id = plain_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        text += &indented(&plain(&asked(payload)));
+        let asked = asked(payload);
+        if asked != std::mem::take(&mut self.called) {
+            text += &indented(&plain(&asked));
+        }
+        let choices = choices(payload);
+        if !choices.is_empty() {
+            text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
+        }
         text
     }
 
@@ -158,10 +185,18 @@ impl View {
 
     fn call(&mut self, event: &Event) -> String {
         self.calls.insert(event.text("callId").to_owned(), Call::default());
-        let check = if event.text("source") == "acceptance" { "check: " } else { "" };
+        let check = if event.text("source") == "acceptance" {
+            self.checked = true;
+            let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
+            format!("check {}: ", index.saturating_add(1))
+        } else {
+            String::new()
+        };
         let mut text = self.end_line();
-        for (index, line) in plain(&invocation(&event.payload)).lines().enumerate() {
-            let mark = if index == 0 { format!("{check}$ ") } else { "  ".to_owned() };
+        let (prompt, words) = invocation(&event.payload);
+        self.called.clone_from(&words);
+        for (index, line) in plain(&words).lines().enumerate() {
+            let mark = if index == 0 { format!("{check}{prompt}") } else { "  ".to_owned() };
             text += &self.palette.paint(Style::Strong, &format!("{mark}{line}"));
             text.push('\n');
         }
@@ -169,6 +204,7 @@ impl View {
     }
 
     fn output(&mut self, event: &Event) -> String {
+        self.called.clear();
         let id = event.text("callId").to_owned();
         let voice = Voice::Tool(id.clone());
         let mut text = self.change_voice(&voice);
@@ -238,19 +274,25 @@ impl View {
     /// Returns the text of the end of a run.
     pub(crate) fn complete(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
-        for check in payload.pointer("/acceptance/results").and_then(Value::as_array).into_iter().flatten() {
-            text += &self.check(check);
+        let checks = payload.pointer("/acceptance/results").and_then(Value::as_array);
+        if !std::mem::take(&mut self.checked) {
+            checks.into_iter().flatten().for_each(|check| text += &self.check(check));
         }
+        let error = std::mem::take(&mut self.error);
         let outcome = plain_line(&field(payload, "outcome"));
         let style = if outcome == "success" { Style::Good } else { Style::Bad };
         text += &self.palette.paint(style, &outcome);
         let reason = plain_line(&field(payload, "reason"));
-        if !reason.is_empty() {
-            text += &format!(" ({reason})");
-        }
         let summary = plain_line(&field(payload, "summary"));
-        if !summary.is_empty() {
-            text += &format!(": {summary}");
+        if let Some(rest) = summary.strip_prefix(&outcome) {
+            text += rest;
+        } else {
+            if !reason.is_empty() {
+                text += &format!(" ({reason})");
+            }
+            if !summary.is_empty() && summary != plain_line(&error) {
+                text += &format!(": {summary}");
+            }
         }
         text.push('\n');
         text
@@ -279,71 +321,6 @@ impl View {
         }
         text
     }
-}
-
-/// Returns a text of an object; empty when there is none under that name.
-pub(crate) fn field(object: &Value, name: &str) -> String {
-    object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Returns what exactly an approval is about: the command where there is one.
-pub(crate) fn asked(payload: &Value) -> String {
-    let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
-    if command.is_empty() { field(payload, "summary") } else { command }
-}
-
-/// Returns how a use of a tool reads as a line a person would type.
-fn invocation(payload: &Value) -> String {
-    let tool = field(payload, "toolName");
-    let Some(args) = payload.get("args") else { return tool };
-    let command = field(args, "command");
-    if !command.is_empty() {
-        return command;
-    }
-    let path = field(args, "path");
-    if !path.is_empty() {
-        return format!("{tool} {path}");
-    }
-    let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
-    if bare { tool } else { format!("{tool} {args}") }
-}
-
-fn ending(event: &Event) -> (Style, String) {
-    let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
-    let code = event.payload.get("exitCode").and_then(Value::as_i64);
-    let fault = event.payload.get("structuredError").map(|fault| field(fault, "message")).unwrap_or_default();
-    let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
-    let mut words = match (event.text("status"), code) {
-        ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
-        ("cut", _) => format!("cut short after {time}"),
-        (_, Some(code)) => format!("exit {code}, {time}"),
-        (_, None) if failed => format!("failed, {time}"),
-        (_, None) => format!("done, {time}"),
-    };
-    if failed && !fault.is_empty() {
-        words += &format!(": {}", plain_line(&fault));
-    }
-    (if failed { Style::Bad } else { Style::Faint }, words)
-}
-
-/// Returns a time as people say it.
-pub(crate) fn duration(millis: u64) -> String {
-    let seconds = millis / 1000;
-    match seconds {
-        0..60 => format!("{seconds}.{}s", millis % 1000 / 100),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-fn recovered(found: &str) -> String {
-    let now = match found {
-        "waiting" => "the run still waits for an approval",
-        "unknown" => "nobody knows how the step ended that was running",
-        "stopping" => "the run is being stopped",
-        _ => "the run goes on",
-    };
-    format!("the daemon was started again: {now}")
 }
 
 fn after(shown: &str, voice: Voice) -> Option<Voice> {

@@ -36,7 +36,7 @@ fn what_was_not_streamed_is_shown_with_its_result() {
             json!({"toolName": "read", "callId": "c", "status": "done", "durationMs": 5, "isError": false, "text": "alpha\nbeta\n"}),
         ),
     ]);
-    assert_eq!(shown, "$ read a.txt\n  alpha\n  beta\n  done, 0.0s\n");
+    assert_eq!(shown, "read a.txt\n  alpha\n  beta\n  done, 5ms\n");
 }
 
 #[test]
@@ -182,12 +182,28 @@ fn colours_surround_what_is_painted_and_nothing_else() {
 }
 
 #[test]
-fn times_read_as_people_say_them() {
-    for (millis, text) in
-        [(0, "0.0s"), (950, "0.9s"), (59_999, "59.9s"), (60_000, "1m00s"), (3_723_000, "1h02m")]
-    {
-        assert_eq!(duration(millis), text);
-    }
+fn nothing_is_said_twice() {
+    let error = json!({"code": "X", "message": "no model", "retryable": false});
+    let over = json!({"outcome": "failed", "reason": "x", "summary": "no model"});
+    assert_eq!(show(&[("error", error), ("run_complete", over)]), "error: no model\nfailed (x)\n");
+    let mut check = call("c", "make");
+    check["source"] = "acceptance".into();
+    check["check"] = 1.into();
+    let over = json!({"outcome": "failed", "summary": "no",
+        "acceptance": {"results": [{"id": "check-2", "passed": false, "exitCode": 1}]}});
+    let mut failed = result("c", "failed", 1, 0, "");
+    failed["structuredError"] = json!({"type": "X", "message": "exit code 1", "retryable": false});
+    assert_eq!(
+        show(&[("tool_call", check), ("tool_result", failed), ("run_complete", over.clone())]),
+        "check 2: $ make\n  exit 1, 0ms\nfailed: no\n"
+    );
+    assert_eq!(show(&[("run_complete", over)]), "check check-2: failed (exit 1)\nfailed: no\n");
+}
+
+#[test]
+fn a_question_names_its_choices() {
+    let asked = json!({"approvalId": "appr_1", "title": "Again?", "summary": "x", "details": {"choices": ["a", "b"]}});
+    assert_eq!(show(&[("approval_required", asked)]), "? Again? (appr_1)\n  x\n  choices: a, b\n");
 }
 
 fn show(events: &[(&str, Value)]) -> String {

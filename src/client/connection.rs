@@ -85,6 +85,8 @@ impl AskError {
 const GREETING: Duration = Duration::from_secs(10);
 /// How long a connection must have held for its loss to be a new one, not the same trouble again.
 const STEADY: Duration = Duration::from_secs(5);
+/// How long a daemon that is gone, and that is not ours to start, may take to come back.
+const ABSENT: Duration = Duration::from_secs(3);
 /// How often a request is sent again before its sender gives up.
 const REPEATS: u32 = 8;
 
@@ -248,7 +250,14 @@ impl Client {
                 Err(NoLink::Ask(error)) => error,
                 Err(NoLink::Lost(_)) => self.silent().into(),
             };
-            if since.elapsed() >= self.settings.patience {
+            let patience = match &error {
+                // Nobody is there and nobody is to be started: a restart takes no longer.
+                AskError::Unreachable(Unreachable::NotRunning) => self.settings.patience.min(ABSENT),
+                AskError::Refused(_) | AskError::Unreachable(_) | AskError::Unanswered { .. } => {
+                    self.settings.patience
+                }
+            };
+            if since.elapsed() >= patience {
                 return Err(error);
             }
         }

@@ -1,7 +1,7 @@
 //! How a daemon tells the client which started it that it listens.
 //!
 //! Its standard output and standard error are a pipe to that client. One line says how it went; whatever else is
-//! written there before the end is why it failed. There is no other agreement between the two.
+//! written there before is why it failed. There is no other agreement between the two.
 
 use std::io::{self, BufRead, Write};
 
@@ -50,8 +50,8 @@ fn say(word: &str) -> io::Result<()> {
 pub(super) enum Announced {
     /// It listens.
     Ready,
-    /// Another one does, or is about to.
-    InUse,
+    /// Another one does, or is about to; these words say what it holds.
+    InUse(String),
     /// It failed, with these words.
     Failed(String),
 }
@@ -62,7 +62,7 @@ pub(super) fn read(pipe: impl io::Read) -> Announced {
     for line in io::BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
         match String::from_utf8_lossy(&line).trim_end() {
             READY => return Announced::Ready,
-            IN_USE => return Announced::InUse,
+            IN_USE => return Announced::InUse(words.trim_end().to_owned()),
             line if words.len() + line.len() < WORDS => {
                 words.push_str(line);
                 words.push('\n');
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn one_line_says_how_it_went_and_everything_else_says_why_not() {
         assert_eq!(read(&b"ready\nmore"[..]), Announced::Ready);
-        assert_eq!(read(&b"warning: x\nin-use\n"[..]), Announced::InUse);
+        assert_eq!(read(&b"warning: x\nin-use\n"[..]), Announced::InUse("warning: x".into()));
         assert_eq!(read(&b"error: no\ncause: y\n"[..]), Announced::Failed("error: no\ncause: y".into()));
         assert_eq!(read(&b""[..]), Announced::Failed(String::new()));
         assert_eq!(read(&[b'x'; WORDS + 1][..]), Announced::Failed(String::new()));

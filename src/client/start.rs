@@ -85,6 +85,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a started daemon is waited for before another one is started.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How often another daemon may be in the way while nobody answers.
+const LOSSES: u32 = 4;
+
 /// Connects to the daemon at `at`, and does as `missing` says when there is none.
 ///
 /// `starting` is called once, before the first start.
@@ -96,6 +99,7 @@ pub(super) async fn connect_or_start(
     let deadline = Instant::now() + PATIENCE;
     let mut backoff = Backoff::new();
     let mut last_start: Option<Instant> = None;
+    let mut losses = 0;
     loop {
         match (knock(at).await?, missing) {
             (Knock::Open(stream), _) => return Ok(stream),
@@ -110,7 +114,9 @@ pub(super) async fn connect_or_start(
                 last_start = Some(Instant::now());
                 match announced {
                     Announced::Ready => continue,
-                    Announced::InUse => {}
+                    // The winner is about to listen, unless it has the same state and listens elsewhere.
+                    Announced::InUse(_) if losses < LOSSES => losses += 1,
+                    Announced::InUse(words) => return Err(Unreachable::Failed { words }),
                     Announced::Failed(words) => match knock(at).await? {
                         Knock::Open(stream) => return Ok(stream),
                         Knock::Busy | Knock::Nobody => return Err(Unreachable::Failed { words }),

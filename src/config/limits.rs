@@ -26,7 +26,7 @@ pub struct Limits {
     pub inbox: usize,
     /// How many reports of a run may wait for its session.
     pub reports: usize,
-    /// How many bytes of events a session gathers before it takes no more reports.
+    /// How many bytes of events a session gathers before it takes no more reports; also about how large a block is.
     pub batch_bytes: usize,
     /// How many bytes of events a session keeps in memory for its listeners.
     pub ring_bytes: usize,
@@ -56,9 +56,9 @@ impl Default for Limits {
             requests: 64,
             inbox: 256,
             reports: 1024,
-            batch_bytes: 128 * 1024,
+            batch_bytes: 64 * 1024,
             ring_bytes: 1024 * 1024,
-            write_bytes: 128 * 1024,
+            write_bytes: 64 * 1024,
             park_after: Duration::from_secs(60),
             step: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,

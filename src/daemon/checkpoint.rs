@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CheckpointError {
+pub enum CheckpointError {
     /// It is not of this form.
     #[error("it is not a checkpoint: {0}")]
     Form(#[from] serde_json::Error),
@@ -39,13 +39,13 @@ pub(super) enum CheckpointError {
 }
 
 /// Writes a state down.
-pub(super) fn encode(state: &State) -> Vec<u8> {
+pub fn encode(state: &State) -> Vec<u8> {
     // Plain data of ours: there is nothing in it that could not be written.
     serde_json::to_vec(&Written::of(state)).unwrap_or_default()
 }
 
 /// Reads a state.
-pub(super) fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
+pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
     let written: Written = serde_json::from_slice(bytes)?;
     if written.version != VERSION {
         return Err(CheckpointError::Version(written.version));

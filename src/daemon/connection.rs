@@ -41,7 +41,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             }
         }
         _ = &mut writer => {}
-        () = server.hub().world().closing.wait() => {}
+        () = server.hub().world().parting.wait() => {}
     }
     outbox.close();
     // A writer that is stuck in a full socket is of no use to anybody; one that has ended must not be asked again.
@@ -52,7 +52,7 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
 }
 
 /// How long a writer may take for its last words.
-const FAREWELL: Duration = Duration::from_millis(250);
+pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 
 async fn read(server: &Server, from: impl AsyncRead + Unpin, desk: &Desk, permits: &Arc<Semaphore>) {
     let limits = server.hub().world().limits;

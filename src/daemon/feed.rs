@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::outbox::Outbox;
 use crate::adapter::push::record;
+use crate::kernel::command::Rights;
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::kernel::ring::{Ring, Span, Tail};
 
@@ -58,7 +59,16 @@ pub struct Feed {
 #[derive(Debug)]
 struct Inner {
     ring: Ring<Block>,
-    listeners: Vec<Arc<Outbox>>,
+    listeners: Vec<Listener>,
+}
+
+/// Somebody who is woken when something is shown.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    /// Where it listens.
+    pub outbox: Arc<Outbox>,
+    /// What it may do, for the next life of a session that broke under it.
+    pub rights: Rights,
 }
 
 impl Feed {
@@ -81,7 +91,7 @@ impl Feed {
             inner.listeners.clone()
         };
         for listener in listeners {
-            listener.wake();
+            listener.outbox.wake();
         }
     }
 
@@ -96,23 +106,20 @@ impl Feed {
     }
 
     /// Wakes a listener from now on whenever something is shown.
-    pub fn add(&self, listener: &Arc<Outbox>) {
+    pub fn add(&self, listener: Listener) {
         let mut inner = self.lock();
-        if !inner.listeners.iter().any(|known| known.id() == listener.id()) {
-            inner.listeners.push(Arc::clone(listener));
-        }
+        inner.listeners.retain(|known| known.outbox.id() != listener.outbox.id());
+        inner.listeners.push(listener);
+    }
+
+    /// Returns who is woken.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.lock().listeners.clone()
     }
 
     /// Wakes a listener no longer.
     pub fn remove(&self, listener: ParticipantId) {
-        self.lock().listeners.retain(|known| known.id() != listener);
-    }
-
-    /// Ends the connections of all listeners.
-    pub fn hang_up(&self) {
-        for listener in std::mem::take(&mut self.lock().listeners) {
-            listener.close();
-        }
+        self.lock().listeners.retain(|known| known.outbox.id() != listener);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

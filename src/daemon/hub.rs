@@ -4,8 +4,9 @@
 //! A lane that breaks is forgotten too, and the next command brings its session back from the journal.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::{error, info};
@@ -31,6 +32,9 @@ pub enum LoadError {
         /// What the journal said.
         source: ReadError,
     },
+    /// The daemon stops; a second lane of the session would write beside the one that is closing.
+    #[error("the daemon is stopping; try again in a moment")]
+    Closing,
     /// The journal holds something that is not an event.
     #[error("session {session} holds an event that cannot be read: {source}")]
     Record {
@@ -41,6 +45,9 @@ pub enum LoadError {
     },
 }
 
+/// How long a session that broke rests before it is brought back unasked.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// The lanes of a daemon.
 pub struct Hub {
     world: Arc<World>,
@@ -49,7 +56,6 @@ pub struct Hub {
     loading: tokio::sync::Mutex<()>,
     running: AtomicU64,
     ended: Notify,
-    draining: AtomicBool,
 }
 
 impl Hub {
@@ -61,7 +67,6 @@ impl Hub {
             loading: tokio::sync::Mutex::default(),
             running: AtomicU64::new(0),
             ended: Notify::new(),
-            draining: AtomicBool::new(false),
         })
     }
 
@@ -79,15 +84,20 @@ impl Hub {
         if let Some(lane) = self.resident(id) {
             return Ok(Some(lane));
         }
+        if self.world.closing.has_begun() {
+            return Err(LoadError::Closing);
+        }
         let stored = self.world.journal.load(id.clone()).await;
         let Some(stored) = stored.map_err(|source| LoadError::Read { session: id.clone(), source })? else {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
+        // A lane that broke is still listed, with those who listened to it.
+        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
         let session =
             self.restore(stored).map_err(|source| LoadError::Record { session: id.clone(), source })?;
         info!(session = %id, seq = %session.state().last_seq, "session loaded");
-        Ok(Some(self.start(id, session, Beginning::Restored { token_hash })))
+        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners })))
     }
 
     /// Starts the lane of a new session.
@@ -131,12 +141,12 @@ impl Hub {
 
     /// Takes no new runs from now on.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.world.draining.begin();
     }
 
     /// Tells whether new runs are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.world.draining.has_begun()
     }
 
     /// Waits until every lane has ended; the word to close was given before.
@@ -162,19 +172,35 @@ impl Hub {
         let hub = Arc::clone(self);
         let id = id.clone();
         let running = tokio::spawn(lane.run(Arc::clone(self)));
-        let over = handle.clone();
         tokio::spawn(async move {
-            match running.await {
-                Ok(Ended::Parked | Ended::Closed) => {}
-                Ok(Ended::Broken) => over.hang_up(),
-                Err(panic) => {
-                    error!(session = %id, %panic, "a lane broke");
-                    over.hang_up();
-                }
+            let ended = running.await.unwrap_or_else(|panic| {
+                error!(session = %id, %panic, "a lane broke");
+                Ended::Broken
+            });
+            if ended == Ended::Broken {
+                hub.bring_back(&id).await;
             }
             hub.lane_ended(&id);
         });
         handle
+    }
+
+    /// Gives a session that broke its next life, unless nobody waits for it.
+    async fn bring_back(self: &Arc<Self>, id: &SessionId) {
+        let waited_for = |lane: &LaneHandle| {
+            !lane.listeners().is_empty() || matches!(lane.phase(), Phase::Running | Phase::Waiting)
+        };
+        while self.lock().get(id).is_some_and(|lane| !lane.is_open() && waited_for(lane)) {
+            // What broke it may last: a full disk is not asked a thousand times a second.
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.world.closing.wait() => return,
+            }
+            match self.lane(id).await {
+                Ok(_) => return,
+                Err(error) => error!(session = %id, %error, "a broken session could not be brought back"),
+            }
+        }
     }
 
     fn lane_ended(&self, id: &SessionId) {

@@ -1,7 +1,7 @@
 //! The life of a daemon: it takes what is its own, serves, drains, and leaves everything in order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,7 +86,9 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         journal: journal.clone(),
         providers: providers(),
         local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
+        draining: Closing::new(),
         closing: Closing::new(),
+        parting: Closing::new(),
         settled: Notify::new(),
     });
     let hub = Hub::new(world);
@@ -98,8 +100,8 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
-    // Whoever takes nothing in is not waited for.
-    let _ = tokio::time::timeout(LAST_WORDS, server.all_left()).await;
+    hub.world().parting.begin();
+    server.all_left().await;
     journal.close().await?;
     listener.retire();
     info!("daemon ended");
@@ -114,8 +116,7 @@ fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
 fn claim_state(state: &Path) -> Result<File, RunError> {
     os::private_directory(state).map_err(io_error("make", state))?;
     let path = state.join("pushd.lock");
-    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(io_error("open", &path))?;
+    let file = os::private_file(&path).map_err(io_error("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(RunError::StateInUse { path: state.to_path_buf() }),
@@ -154,9 +155,6 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
         }
     }
 }
-
-/// How long the daemon waits at its end until everybody has been answered.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How long the daemon waits when it cannot take a connection.
 const BREATH: Duration = Duration::from_millis(50);

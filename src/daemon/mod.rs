@@ -4,7 +4,7 @@
 //! `connection` reads and `writing` writes one, `requests` and `reading` do what is asked, `checkpoint` writes a state
 //! down, `life` begins and ends everything, `start` is the way in.
 
-mod checkpoint;
+pub mod checkpoint;
 pub mod clock;
 mod connection;
 mod feed;

@@ -29,6 +29,8 @@ pub enum Out {
         /// The last position not to be sent.
         after: Seq,
     },
+    /// Go on at the same place in the next life of a session that broke.
+    Follow(Arc<Feed>),
     /// Feed the connection no longer.
     Unsubscribe(SessionId),
 }
@@ -37,9 +39,26 @@ pub enum Out {
 #[derive(Debug)]
 pub struct Outbox {
     id: ParticipantId,
-    queue: Mutex<VecDeque<Out>>,
+    queue: Mutex<Queue>,
     wake: Notify,
     closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Out>,
+    held: usize,
+}
+
+/// Keeps what is added from the writer until it is dropped.
+#[derive(Debug)]
+pub struct Held(Arc<Outbox>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.lock().held -= 1;
+        self.0.wake.notify_one();
+    }
 }
 
 impl Outbox {
@@ -53,9 +72,16 @@ impl Outbox {
         self.id
     }
 
+    /// Has the writer take what is added from now on together, when everything has been added.
+    #[must_use = "it holds as long as it lives"]
+    pub fn hold(self: &Arc<Self>) -> Held {
+        self.lock().held += 1;
+        Held(Arc::clone(self))
+    }
+
     /// Adds something to write.
     pub fn push(&self, out: Out) {
-        self.lock().push_back(out);
+        self.lock().waiting.push_back(out);
         self.wake.notify_one();
     }
 
@@ -64,9 +90,10 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Takes everything that waits.
+    /// Takes everything that waits and is not held.
     pub fn take(&self) -> VecDeque<Out> {
-        std::mem::take(&mut *self.lock())
+        let mut queue = self.lock();
+        if queue.held == 0 { std::mem::take(&mut queue.waiting) } else { VecDeque::new() }
     }
 
     /// Waits until there may be something to do.
@@ -85,7 +112,25 @@ impl Outbox {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Out>> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_taken_together() {
+        let outbox = Outbox::new(ParticipantId(1));
+        let (one, other) = (outbox.hold(), outbox.hold());
+        outbox.push(Out::Lines { bytes: b"one\n".to_vec(), permit: None });
+        assert!(outbox.take().is_empty());
+        drop(one);
+        outbox.push(Out::Lines { bytes: b"two\n".to_vec(), permit: None });
+        assert!(outbox.take().is_empty());
+        drop(other);
+        assert_eq!(outbox.take().len(), 2);
     }
 }

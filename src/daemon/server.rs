@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::time::timeout;
 
+use super::connection::FAREWELL;
 use super::hub::Hub;
 use super::lane::LaneHandle;
 use super::mint;
@@ -29,7 +31,6 @@ pub struct Server {
     socket: PathBuf,
     decode_limits: DecodeLimits,
     connections: AtomicU64,
-    /// Told whenever a connection is gone.
     left: Notify,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
@@ -75,15 +76,19 @@ impl Server {
         (Counted(Arc::clone(self)), count)
     }
 
-    /// Waits until every connection has had its last words; the word to close was given before.
+    /// Waits until every connection has ended; they were let go before, and none has much time.
     pub(super) async fn all_left(&self) {
-        loop {
-            let left = self.left.notified();
-            if self.connections.load(Ordering::Acquire) == 0 {
-                return;
+        let all = async {
+            loop {
+                let left = self.left.notified();
+                if self.connections.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                left.await;
             }
-            left.await;
-        }
+        };
+        // Each has its own time limit; this one is for a connection that broke without being counted out.
+        let _ = timeout(2 * FAREWELL, all).await;
     }
 
     /// Asks the daemon to stop when the running work is over, or after the grace.

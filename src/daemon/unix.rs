@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +26,11 @@ pub(super) fn private_directory(path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
+}
+
+/// Opens a file for its owner alone, and makes it when it is not there.
+pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 /// Passes the signals that end a daemon on.

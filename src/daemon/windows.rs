@@ -18,6 +18,11 @@ pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
+/// Opens a file, and makes it when it is not there.
+pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
+}
+
 /// Passes the signals that end a daemon on.
 pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);

@@ -23,8 +23,12 @@ pub struct World {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// Where tools run.
     pub local: Local,
-    /// Whether the daemon closes.
+    /// Whether no new run begins.
+    pub draining: Closing,
+    /// Whether the daemon closes: lanes end, and nothing more is taken from connections.
     pub closing: Closing,
+    /// Whether connections are let go: after the sessions, so that everybody hears how their work ended.
+    pub parting: Closing,
     /// Told whenever a session has stopped working, or waits.
     pub settled: Notify,
 }
@@ -42,6 +46,11 @@ impl Closing {
     /// Gives the word.
     pub fn begin(&self) {
         self.0.send_replace(true);
+    }
+
+    /// Tells whether the word was given.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
     }
 
     /// Waits until the word is given.

@@ -100,6 +100,12 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     self.listening.retain(|known| known.feed.session() != feed.session());
                     self.listening.push(Listening { feed, seen: after, found: Vec::new(), ahead: None });
                 }
+                Out::Follow(feed) => {
+                    let known = self.listening.iter_mut();
+                    for known in known.filter(|known| known.feed.session() == feed.session()) {
+                        known.feed = Arc::clone(&feed);
+                    }
+                }
                 Out::Unsubscribe(session) => self.listening.retain(|known| *known.feed.session() != session),
             }
         }

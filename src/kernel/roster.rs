@@ -42,6 +42,11 @@ impl Roster {
         }
     }
 
+    /// Returns what an attached participant may do.
+    pub fn of(&self, who: ParticipantId) -> Option<Rights> {
+        self.rights.get(&who).copied()
+    }
+
     /// Tells whether nobody is attached.
     pub fn is_empty(&self) -> bool {
         self.rights.is_empty()

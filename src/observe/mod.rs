@@ -3,6 +3,12 @@
 //! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::daemon=trace` and so on). Texts of users and
 //! arguments of tools appear at no level; what a library might say still passes the redactor.
 
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
 mod rolling;
 
 use std::error::Error;

@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::os;
+
 /// A file that makes room for itself.
 pub(super) struct Rolling {
     directory: PathBuf,
@@ -56,7 +58,7 @@ impl Write for Rolling {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    os::private(OpenOptions::new().create(true).append(true)).open(path)
 }
 
 fn current(directory: &Path) -> PathBuf {

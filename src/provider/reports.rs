@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 
 use crate::kernel::effect::{Ask, CallRequest, Finish, Report};
-use crate::kernel::event::{Intention, Purpose};
+use crate::kernel::event::{Fault, Intention, Purpose};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
 use crate::redact::{self, Redactor, Stream};
 
@@ -112,7 +112,17 @@ impl Reports {
     /// Ends the provider's part of the run.
     pub async fn finish(&self, finish: Finish) -> Result<(), Gone> {
         let summary = self.redactor.text(&finish.summary).into_owned();
-        self.send(Report::Finished(Box::new(Finish { summary, ..finish }))).await
+        let fault = finish.fault.map(|fault| self.safe_fault(fault));
+        self.send(Report::Finished(Box::new(Finish { summary, fault, ..finish }))).await
+    }
+
+    /// Makes what went wrong safe to keep: it may quote paths and commands.
+    pub fn safe_fault(&self, fault: Fault) -> Fault {
+        Fault {
+            message: self.redactor.text(&fault.message).into_owned(),
+            detail: fault.detail.map(|detail| self.redactor.text(&detail).into_owned()),
+            ..fault
+        }
     }
 
     /// Passes a report on that is safe to keep.

@@ -4,11 +4,14 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -108,6 +111,25 @@ impl Daemon {
         self.child.take().expect("a running daemon").wait().expect("the daemon is gone")
     }
 
+    /// Asks the daemon to stop and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let pid = i32::try_from(self.pid()).expect("a process id");
+        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("the daemon is asked");
+        assert!(self.ended().success(), "the daemon did not end well");
+    }
+
+    /// Where the journal is.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.home.path().join(".push/state/pushd.db")
+    }
+
+    /// What the daemon has written into its logs.
+    pub(crate) fn log(&self) -> String {
+        let files = std::fs::read_dir(self.home.path().join(".push/logs")).expect("the logs");
+        let text = |file: std::fs::DirEntry| std::fs::read_to_string(file.path()).unwrap_or_default();
+        files.flatten().map(text).collect()
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client::connect(&self.socket())
     }
@@ -149,6 +171,11 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the daemon reads");
+    }
+
+    /// Says nothing more, and still listens.
+    pub(crate) fn hang_up(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("the connection is there");
     }
 
     /// Sends a request and returns its id.
@@ -225,6 +252,23 @@ impl Client {
         self.get("send_user_message", payload)["runId"].as_str().expect("a run").to_owned()
     }
 
+    /// Attaches behind a position and returns the payload of the answer.
+    pub(crate) fn attach(&mut self, session: &str, seen: u64) -> Value {
+        self.get("attach_session", json!({"sessionId": session, "lastSeenSeq": seen}))
+    }
+
+    /// Decides on what an `approval_required` event asks and returns the whole answer.
+    pub(crate) fn decide(&mut self, asked: &Value, decision: &str) -> Value {
+        let approval = &asked["payload"]["approvalId"];
+        let payload = json!({"sessionId": asked["sessionId"], "approvalId": approval, "decision": decision});
+        self.ask("submit_approval", payload)
+    }
+
+    /// Sees that the connection works.
+    pub(crate) fn ping(&mut self) {
+        assert_eq!(self.get("ping", json!({}))["pong"], true);
+    }
+
     /// Returns the next event.
     pub(crate) fn event(&mut self) -> Value {
         self.events.pop_front().unwrap_or_else(|| self.next())
@@ -263,4 +307,18 @@ impl Client {
 /// The types of events, in order.
 pub(crate) fn types(events: &[Value]) -> Vec<String> {
     events.iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The number of an event.
+pub(crate) fn seq(event: &Value) -> u64 {
+    event["seq"].as_u64().expect("a number")
+}
+
+/// Waits until something holds that no event tells of.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never came to be that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

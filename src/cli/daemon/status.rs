@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::plain::plain_line;
-use crate::cli::view::duration;
+use crate::cli::sessions::age;
 use crate::client::Request;
 
 /// Show whether the daemon runs and how it is; 69 when it does not
@@ -41,10 +41,26 @@ pub(super) async fn run(args: StatusArgs, context: &mut Context) -> Result<Exit,
     Ok(Exit::SUCCESS)
 }
 
+/// What the status has beside `running`; an address is null where nothing listens.
+const FIELDS: [&str; 12] = [
+    "pid",
+    "version",
+    "uptimeSeconds",
+    "socket",
+    "http",
+    "pi",
+    "pvp",
+    "sessions",
+    "connections",
+    "events",
+    "journalBytes",
+    "memoryBytes",
+];
+
 fn with_running(metrics: &Value) -> Value {
-    let mut status = Map::new();
-    status.insert("running".into(), true.into());
-    status.extend(metrics.as_object().cloned().unwrap_or_default());
+    let mut status = Map::from_iter([("running".to_owned(), Value::Bool(true))]);
+    let field = |name: &str| (name.to_owned(), metrics.get(name).cloned().unwrap_or_default());
+    status.extend(FIELDS.map(field));
     Value::Object(status)
 }
 
@@ -53,7 +69,7 @@ fn describe(metrics: &Value) -> String {
     let text = |name| plain_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
     let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
     let state = if draining { "finishing" } else { "running" };
-    let up = duration(number("uptimeSeconds").saturating_mul(1000));
+    let up = age(number("uptimeSeconds").saturating_mul(1000));
     format!(
         "pushd {} {state} for {up} (pid {})\nsocket       {}\nsessions     {} ({} in memory)\nactive runs  {}\n\
          connections  {}\nevents       {}\njournal      {}\nmemory       {}\n",
@@ -98,8 +114,9 @@ mod tests {
     fn the_status_says_that_it_runs_first() {
         let status = with_running(&json!({"pid": 7, "version": "0.1.0"}));
         assert_eq!(status["running"], true);
-        assert_eq!(status["pid"], 7);
+        assert_eq!((&status["pid"], &status["http"]), (&json!(7), &Value::Null));
+        assert_eq!(status.as_object().map(Map::len), Some(1 + FIELDS.len()));
         let text = describe(&json!({"pid": 7, "version": "0.1.0", "uptimeSeconds": 61, "draining": false}));
-        assert!(text.starts_with("pushd 0.1.0 running for 1m01s (pid 7)\n"), "{text}");
+        assert!(text.starts_with("pushd 0.1.0 running for 1m (pid 7)\n"), "{text}");
     }
 }

@@ -84,20 +84,24 @@ pub(super) async fn restart(args: RestartArgs, context: &mut Context) -> Result<
 /// Waits until the daemon closes the connection, and says now and then for how long.
 async fn patiently(client: &mut Client, active: Option<u64>, context: &mut Context) {
     let began = Instant::now();
+    let runs = match active {
+        Some(1) => "a run".to_owned(),
+        Some(count) if count > 1 => format!("{count} runs"),
+        Some(_) | None => "pushd".to_owned(),
+    };
     let mut progress = interval(PROGRESS);
-    progress.tick().await;
+    // Without a run it is gone before anybody could read that it is waited for.
+    if active.is_none_or(|count| count == 0) {
+        progress.tick().await;
+    }
     let closed = client.closed();
     tokio::pin!(closed);
     loop {
         tokio::select! {
             () = &mut closed => return,
             _ = progress.tick() => {
-                let runs = match active {
-                    Some(1) => "a run".to_owned(),
-                    Some(count) if count > 1 => format!("{count} runs"),
-                    Some(_) | None => "pushd".to_owned(),
-                };
-                context.console.note(&format!("waiting for {runs} to finish ({} s)", began.elapsed().as_secs()));
+                let seconds = began.elapsed().as_secs();
+                context.console.note(&format!("waiting for {runs} to finish ({seconds} s)"));
             }
         }
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::cli::approval::{Board, Pending, Policy, Verdict, is_settled_already};
 use crate::cli::console::Console;
 use crate::cli::exit::{CliError, Exit};
+use crate::cli::ids;
 use crate::cli::input::{Interrupts, TypedLines};
 use crate::cli::plain::plain_line;
 use crate::cli::report::{Progress, Report};
@@ -99,6 +100,8 @@ impl Follow {
         let (session, run) = self.report.names();
         let request = Request::cancel_run(session, Some(run));
         let answer = tokio::select! {
+            // Two signals may come at once, and the request is to be on its way when the second one is seen.
+            biased;
             answer = self.client.ask(request) => answer,
             () = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
         };
@@ -213,7 +216,7 @@ impl Typed {
 }
 
 fn elsewhere(pending: &Pending, console: &mut Console) {
-    let id = plain_line(&pending.id);
+    let id = plain_line(ids::short(&pending.id));
     console.note(&format!("waiting for somebody to say: push approve {id}, or push deny {id}"));
 }
 

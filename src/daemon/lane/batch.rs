@@ -34,6 +34,16 @@ pub(super) enum Answered {
     Unsubscribe(Arc<Outbox>),
 }
 
+impl Answered {
+    /// Returns whose events change with it.
+    pub(super) const fn listener(&self) -> Option<&Arc<Outbox>> {
+        match self {
+            Self::Reply(..) => None,
+            Self::Private(outbox, _) | Self::Subscribe(outbox, _) | Self::Unsubscribe(outbox) => Some(outbox),
+        }
+    }
+}
+
 /// The next batch, as it grows.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {

@@ -65,7 +65,7 @@ pub(super) async fn execute(job: Job, reports: Reports) -> Result<(), Gone> {
         ending: end.ending,
         exit_code: end.exit_code,
         text: reports.redactor().text(&end.text).into_owned(),
-        fault: end.fault,
+        fault: end.fault.map(|fault| reports.safe_fault(fault)),
     };
     reports.send(Report::Settled(Box::new(settlement))).await
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::adapter::push::decode::Environment;
-use crate::daemon::feed::Feed;
+use crate::daemon::feed::{Feed, Listener};
 use crate::daemon::outbox::Outbox;
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
 use crate::kernel::id::{ParticipantId, SessionId};
@@ -137,14 +137,14 @@ impl LaneHandle {
         }
     }
 
-    /// Ends the connections of all listeners: the lane broke, and they come back to the next one.
-    pub fn hang_up(&self) {
-        self.feed.hang_up();
-    }
-
     /// Returns the session.
     pub const fn id(&self) -> &SessionId {
         &self.id
+    }
+
+    /// Returns who listens to the session.
+    pub fn listeners(&self) -> Vec<Listener> {
+        self.feed.listeners()
     }
 
     /// Tells whether the lane still takes commands.

@@ -15,10 +15,14 @@ use crate::kernel::state::State;
 use crate::redact::{self, Redactor};
 
 /// What is known in this life alone.
-#[derive(Debug, Default)]
+///
+/// It cannot be written into a log, as hardly anything in it may.
+#[derive(Default)]
 pub(super) struct Memory {
     environment: Option<Arc<Environment>>,
     redactor: Redactor,
+    /// The values that the redactor knows, the newest last: what one client brought stays secret when another comes.
+    secrets: Vec<String>,
     /// By the run that a message begins: its name is fresh, so that no other message can take its place.
     messages: BTreeMap<RunId, Raw>,
     /// By what was said.
@@ -26,7 +30,9 @@ pub(super) struct Memory {
     args: BTreeMap<CallId, String>,
 }
 
-#[derive(Debug)]
+/// How many secret values are known at once; an environment has a handful.
+const SECRETS: usize = 1_000;
+
 struct Raw {
     text: String,
     checks: Vec<String>,
@@ -48,9 +54,14 @@ impl Memory {
         if self.environment.as_deref() == Some(&environment) {
             return;
         }
-        let variables = environment.variables();
-        self.redactor =
-            Redactor::from_environment(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let variables = environment.variables().iter();
+        let brought =
+            redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
+        self.secrets.retain(|known| !brought.contains(known));
+        self.secrets.extend(brought);
+        let surplus = self.secrets.len().saturating_sub(SECRETS);
+        self.secrets.drain(..surplus);
+        self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
         self.environment = Some(Arc::new(environment));
     }
 

@@ -7,6 +7,7 @@
 mod batch;
 mod execute;
 mod input;
+mod listening;
 mod memory;
 mod working;
 
@@ -15,16 +16,15 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info};
 
-use super::feed::{Block, Feed};
+use super::feed::{Block, Feed, Listener};
 use super::hub::Hub;
 use super::mint;
-use super::outbox::{Out, Outbox};
+use super::outbox::Outbox;
 use super::world::World;
-use crate::adapter::push::encode;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
 use crate::kernel::command::{Command, Phase};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::SessionId;
+use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Checkpoints, Gathering};
@@ -42,6 +42,8 @@ pub enum Beginning {
     Restored {
         /// What is kept of the token that attaches to it.
         token_hash: [u8; 32],
+        /// Who listened to it when it broke.
+        listeners: Vec<Listener>,
     },
 }
 
@@ -75,6 +77,8 @@ pub struct Lane {
     in_flight: Option<InFlight>,
     tickets: u64,
     create: Option<Create>,
+    /// Who is still to be taken over from the life before.
+    inherited: Vec<Listener>,
 }
 
 struct InFlight {
@@ -91,9 +95,9 @@ impl Lane {
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
         let (reports, reports_inbox) = mpsc::channel(limits.reports);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
-        let (create, token) = match beginning {
-            Beginning::New(create) => (Some(create.clone()), create.token_hash),
-            Beginning::Restored { token_hash } => (None, token_hash),
+        let (create, token, inherited) = match beginning {
+            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new()),
+            Beginning::Restored { token_hash, listeners } => (None, token_hash, listeners),
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
         let work = Work::new(id.clone(), Arc::clone(&world), reports);
@@ -113,6 +117,7 @@ impl Lane {
             in_flight: None,
             tickets: 0,
             create,
+            inherited,
         }
     }
 
@@ -124,6 +129,7 @@ impl Lane {
     /// Runs until the session is parked, the daemon stops, or the journal fails.
     pub async fn run(mut self, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
+            self.inherit();
             self.recover();
         }
         // What happens once in a life is boxed: every session in memory holds this future.
@@ -203,10 +209,7 @@ impl Lane {
     fn take(&mut self, input: LaneInput) {
         match input {
             LaneInput::Asked(asked) => self.asked(*asked),
-            LaneInput::Gone(who) => {
-                self.feed.remove(who);
-                self.apply(Input::Gone(who), None);
-            }
+            LaneInput::Gone(who) => self.gone(who),
         }
     }
 
@@ -221,11 +224,11 @@ impl Lane {
         let ticket = Ticket(self.tickets);
         self.gathering.expect(ticket, respond);
         self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
-        if outbox.is_closed() {
-            // The news that it is gone may have come first, and would have said nothing then.
-            self.apply(Input::Gone(outbox.id()), None);
-        }
         self.memory.prune(self.session.state());
+        // The news that it is gone may have overtaken its command.
+        if outbox.is_closed() {
+            self.gone(outbox.id());
+        }
     }
 
     fn report(&mut self, reported: Reported) {
@@ -241,6 +244,9 @@ impl Lane {
 
     fn apply(&mut self, input: Input, outbox: Option<&Arc<Outbox>>) {
         let now = self.world.clock.now();
+        if self.world.draining.has_begun() {
+            self.session.hold();
+        }
         let effects = self.session.apply(input, now);
         self.gather(effects, outbox);
         let phase = self.session.state().phase();
@@ -275,9 +281,12 @@ impl Lane {
     /// Answers, shows and does what a finished commit allows.
     fn follow(&mut self, after: After, block: Option<Block>) {
         let After { answers, doing, run_ended } = after;
+        // Between the answer of an attach and what it promises, nothing of an earlier attach may come.
+        let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
         for answer in answers {
             self.give(answer);
         }
+        drop(together);
         if let Some(block) = block {
             self.feed.show(block);
         }
@@ -290,44 +299,30 @@ impl Lane {
         }
     }
 
-    fn give(&self, answer: Answered) {
-        match answer {
-            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
-            Answered::Private(outbox, private) => {
-                let mut bytes = Vec::new();
-                encode::private_line(&self.id, &private, &mut bytes);
-                outbox.push(Out::Lines { bytes, permit: None });
-            }
-            Answered::Subscribe(outbox, after) => {
-                self.feed.add(&outbox);
-                outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
-                if outbox.is_closed() {
-                    self.feed.remove(outbox.id());
-                }
-            }
-            Answered::Unsubscribe(outbox) => {
-                self.feed.remove(outbox.id());
-                outbox.push(Out::Unsubscribe(self.id.clone()));
-            }
-        }
-    }
-
+    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
     fn perform(&mut self, effect: Effect) {
+        let goes_on = |run: &RunId| {
+            let active = self.session.state().run.as_ref();
+            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
+        };
         match effect {
-            Effect::Turn(turn) => {
+            Effect::Turn(turn) if goes_on(&turn.run) => {
                 let run = turn.run.clone();
                 let turn = self.memory.whole_turn(*turn);
                 self.work.turn(turn, run, &self.memory, self.session.state());
             }
-            Effect::Check { run, index, criterion } => {
+            Effect::Check { run, index, criterion } if goes_on(&run) => {
                 let check = self.memory.whole_check(self.session.state(), index, &criterion);
                 self.work.check(run, index, check, &self.memory);
             }
-            Effect::Execute { run, intention } => {
+            Effect::Execute { run, intention } if goes_on(&run) => {
                 let args = self.memory.whole_args(&intention);
                 self.work.execute(run, *intention, args, &self.memory, self.session.state());
             }
-            Effect::Reserve(_)
+            Effect::Turn(_)
+            | Effect::Check { .. }
+            | Effect::Execute { .. }
+            | Effect::Reserve(_)
             | Effect::Persist(_)
             | Effect::Show(_)
             | Effect::ShowTo(..)

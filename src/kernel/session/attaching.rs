@@ -19,12 +19,12 @@ impl Session {
         let gap = self.gap_after(seen);
         let newest = self.state.last_seq;
         let replay = match gap {
-            // A number within the reservation may have been private; nothing is missing, so nothing is sent twice.
+            // A number above the newest event was private; nothing is missing, so nothing is sent twice.
             Gap::None => Replay { from: seen.next(), to: newest.max(seen), gap },
             Gap::Lost { .. } | Gap::Foreign => Replay { from: newest.next(), to: newest, gap },
         };
         let after = match gap {
-            Gap::None => seen.min(self.issued),
+            Gap::None => seen,
             Gap::Lost { .. } | Gap::Foreign => self.show_baseline(caller, seen, gap, now, fx),
         };
         fx.subscribe(caller.id, after);
@@ -33,9 +33,10 @@ impl Session {
 
     /// Tells whether everything after `seen` can be sent.
     ///
-    /// Every number up to the end of the reservation counts as issued: a crash may have lost which of them were.
+    /// In a restored session every number of the reservation counts as issued: a crash may have lost which of them
+    /// were.
     fn gap_after(&self, seen: Seq) -> Gap {
-        if seen > self.reserved {
+        if seen > self.issued {
             Gap::Foreign
         } else if seen < self.floor {
             Gap::Lost { earliest: self.floor.next() }

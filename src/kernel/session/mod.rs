@@ -9,7 +9,7 @@ mod deciding;
 mod effects;
 mod running;
 
-use super::command::{Caller, Command, Snapshot};
+use super::command::{Caller, Command, Rights, Snapshot};
 use super::effect::{Effect, Finish, Report, Ticket};
 use super::event::{Event, EventKind};
 use super::id::{GateId, ParticipantId, RunId, Seq};
@@ -66,6 +66,15 @@ pub struct Session {
     /// While the provider has its turn: how many steering messages it was told of.
     turn: Option<usize>,
     since_checkpoint: u64,
+    /// Whether messages that wait may begin their runs in this life.
+    queue: Queue,
+}
+
+/// What becomes of messages that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    Moving,
+    Held,
 }
 
 impl Session {
@@ -81,6 +90,7 @@ impl Session {
             finish: None,
             turn: None,
             since_checkpoint: 0,
+            queue: Queue::Moving,
         }
     }
 
@@ -121,6 +131,11 @@ impl Session {
         fx.into_list()
     }
 
+    /// Leaves messages that wait to the next life.
+    pub const fn hold(&mut self) {
+        self.queue = Queue::Held;
+    }
+
     /// Gives back the numbers that were reserved and not issued, and returns the last one in use.
     ///
     /// For a session that leaves memory in good order: the next life goes on without a hole.
@@ -147,6 +162,11 @@ impl Session {
     /// Returns the last number that was issued.
     pub const fn issued(&self) -> Seq {
         self.issued
+    }
+
+    /// Returns what a participant may do, if it is attached.
+    pub fn rights_of(&self, who: ParticipantId) -> Option<Rights> {
+        self.roster.of(who)
     }
 
     /// Returns how many calls had been started and have no known end.

@@ -2,8 +2,8 @@
 //!
 //! What comes next is always derived from the journaled state, so a restored run goes on where it stood.
 
-use super::Session;
 use super::effects::Effects;
+use super::{Queue, Session};
 use crate::kernel::command::Openness;
 use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
@@ -28,7 +28,7 @@ impl Session {
         if let Report::Stopped { left } = report {
             return self.stopped(left, now, fx);
         }
-        if active.stopping.is_some() {
+        if active.stopping.is_some() || self.is_outdated(active, &report) {
             return;
         }
         match report {
@@ -55,6 +55,26 @@ impl Session {
             Report::Finished(finish) => self.finished(*finish, fx),
             Report::Stopped { left: _ } => {}
         }
+    }
+
+    /// Tells whether a report would begin something that was decided on before the latest message was heard.
+    ///
+    /// What was said into the run comes first: the rest of the turn does not count, and at its end the provider is
+    /// asked again.
+    fn is_outdated(&self, run: &Run, report: &Report) -> bool {
+        let begins = match report {
+            Report::Said(_) | Report::SayingDone(_) => !run.speaking,
+            Report::Call(request) => request.intention.purpose == Purpose::Work,
+            Report::Status { .. }
+            | Report::Thought(_)
+            | Report::TurnDone
+            | Report::Warned { .. }
+            | Report::Output { .. }
+            | Report::Settled(_)
+            | Report::Finished(_)
+            | Report::Stopped { .. } => false,
+        };
+        begins && self.turn.is_some_and(|heard| run.steers.len() > heard)
     }
 
     /// Goes on with a run that a restart interrupted.
@@ -199,6 +219,7 @@ impl Session {
 
     fn begin_next(&mut self, now: Now, fx: &mut Effects) {
         if self.state.open == Openness::Open
+            && self.queue == Queue::Moving
             && let Some(next) = self.state.queue.front().cloned()
         {
             self.begin(next.run, next.message, now, fx);
@@ -261,11 +282,11 @@ fn stopped_summary(run: &Run) -> String {
     let Some(stopping) = &run.stopping else { return String::new() };
     let verb = match stopping.outcome {
         Outcome::Success => "ended",
-        Outcome::Failed => "failed",
+        Outcome::Failed => "stopped",
         Outcome::Cancelled => "cancelled",
         Outcome::Denied => "denied",
     };
-    format!("{verb} by {} after {} finished steps ({})", stopping.by, run.done, stopping.reason)
+    format!("{verb} by {}", stopping.by)
 }
 
 fn cut_short(call: &Call) -> Settlement {

@@ -1,0 +1,107 @@
+//! What the fields of events are called when people read them.
+//!
+//! Pure. What it returns is still foreign text, except where it says otherwise: the view makes it harmless.
+
+use serde_json::Value;
+
+use super::console::Style;
+use super::plain::plain_line;
+use crate::client::Event;
+
+/// Returns a text of an object; empty when there is none under that name.
+pub(super) fn field(object: &Value, name: &str) -> String {
+    object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns what exactly an approval is about: the command where there is one.
+pub(super) fn asked(payload: &Value) -> String {
+    let command = payload.get("details").map(|details| field(details, "command")).unwrap_or_default();
+    if command.is_empty() { field(payload, "summary") } else { command }
+}
+
+/// Returns the answers that an approval takes where there are more than two.
+pub(super) fn choices(payload: &Value) -> Vec<String> {
+    let choices = payload.pointer("/details/choices").and_then(Value::as_array);
+    choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns how a use of a tool reads, after the prompt that goes before what a person would type in a shell.
+pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
+    let tool = field(payload, "toolName");
+    let tool = tool.strip_prefix("sandbox_").unwrap_or(&tool);
+    let tool = tool.strip_suffix("_file").unwrap_or(tool).replace('_', " ");
+    let Some(args) = payload.get("args") else { return ("", tool) };
+    let command = field(args, "command");
+    if !command.is_empty() {
+        return ("$ ", command);
+    }
+    let path = field(args, "path");
+    if !path.is_empty() {
+        return ("", format!("{tool} {path}"));
+    }
+    let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
+    ("", if bare { tool } else { format!("{tool} {args}") })
+}
+
+/// Returns how a use of a tool ended, and how that is to be painted.
+pub(super) fn ending(event: &Event) -> (Style, String) {
+    let time = duration(event.payload.get("durationMs").and_then(Value::as_u64).unwrap_or_default());
+    let code = event.payload.get("exitCode").and_then(Value::as_i64);
+    let fault = event.payload.get("structuredError").map(|fault| field(fault, "message")).unwrap_or_default();
+    let failed = event.payload.get("isError").and_then(Value::as_bool).unwrap_or_default();
+    let mut words = match (event.text("status"), code) {
+        ("skipped", _) => return (Style::Faint, "skipped".to_owned()),
+        ("cut", _) if fault.is_empty() => "cut short".to_owned(),
+        ("cut", _) => return (Style::Bad, plain_line(&fault)),
+        (_, Some(code)) => format!("exit {code}, {time}"),
+        (_, None) if failed => format!("failed, {time}"),
+        (_, None) => format!("done, {time}"),
+    };
+    // The code says it already.
+    let is_news = !fault.is_empty() && code.is_none_or(|code| fault != format!("exit code {code}"));
+    if failed && is_news {
+        words += &format!(": {}", plain_line(&fault));
+    }
+    (if failed { Style::Bad } else { Style::Faint }, words)
+}
+
+/// Returns a time as people say it.
+pub(super) fn duration(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}.{}s", millis % 1000 / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Returns what a restart of the daemon means for the run.
+pub(super) fn recovered(found: &str) -> String {
+    let now = match found {
+        "waiting" => "the run still waits for an approval",
+        "unknown" => "nobody knows how the step ended that was running",
+        "stopping" => "the run is being stopped",
+        _ => "the run goes on",
+    };
+    format!("the daemon was started again: {now}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        for (millis, text) in [
+            (0, "0ms"),
+            (950, "950ms"),
+            (1000, "1.0s"),
+            (59_999, "59.9s"),
+            (60_000, "1m00s"),
+            (3_723_000, "1h02m"),
+        ] {
+            assert_eq!(duration(millis), text);
+        }
+    }
+}

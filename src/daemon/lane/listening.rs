@@ -1,0 +1,57 @@
+//! Who listens to a session: how they are answered, how they leave, and how the next life of it takes them over.
+
+use std::sync::Arc;
+
+use super::Lane;
+use super::batch::Answered;
+use crate::adapter::push::encode;
+use crate::daemon::feed::Listener;
+use crate::daemon::outbox::Out;
+use crate::kernel::command::{Caller, Command};
+use crate::kernel::effect::Ticket;
+use crate::kernel::id::ParticipantId;
+use crate::kernel::session::Input;
+
+impl Lane {
+    /// Takes over who listened to the life before; each goes on where it is.
+    pub(super) fn inherit(&mut self) {
+        for Listener { outbox, rights } in std::mem::take(&mut self.inherited) {
+            let caller = Caller { id: outbox.id(), source: String::new(), rights };
+            let command = Command::Attach { seen: self.session.issued(), rights };
+            self.tickets += 1;
+            // Nobody asked, so nobody is answered; the place of a listener is known to its writer alone.
+            self.apply(Input::Command { ticket: Ticket(self.tickets), caller, command }, None);
+            self.feed.add(Listener { outbox: Arc::clone(&outbox), rights });
+            outbox.push(Out::Follow(Arc::clone(&self.feed)));
+            if outbox.is_closed() {
+                self.gone(outbox.id());
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self, who: ParticipantId) {
+        self.feed.remove(who);
+        self.apply(Input::Gone(who), None);
+    }
+
+    pub(super) fn give(&self, answer: Answered) {
+        match answer {
+            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
+            Answered::Private(outbox, private) => {
+                let mut bytes = Vec::new();
+                encode::private_line(&self.id, &private, &mut bytes);
+                outbox.push(Out::Lines { bytes, permit: None });
+            }
+            Answered::Subscribe(outbox, after) => {
+                // Whoever left meanwhile would be woken for ever.
+                let Some(rights) = self.session.rights_of(outbox.id()) else { return };
+                self.feed.add(Listener { outbox: Arc::clone(&outbox), rights });
+                outbox.push(Out::Subscribe { feed: Arc::clone(&self.feed), after });
+            }
+            Answered::Unsubscribe(outbox) => {
+                self.feed.remove(outbox.id());
+                outbox.push(Out::Unsubscribe(self.id.clone()));
+            }
+        }
+    }
+}

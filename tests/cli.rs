@@ -1,0 +1,21 @@
+//! The programs as people and scripts use them: real binaries, each test with a home of its own.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(unix)]
+
+#[path = "support/schemas.rs"]
+mod schemas;
+
+#[path = "cli/crash.rs"]
+mod crash;
+#[path = "cli/daemon.rs"]
+mod daemon;
+#[path = "cli/exits.rs"]
+mod exits;
+#[path = "cli/home.rs"]
+mod home;
+#[path = "cli/run.rs"]
+mod run;
+#[path = "cli/sessions.rs"]
+mod sessions;
+#[path = "cli/talk.rs"]
+mod talk;

@@ -1,0 +1,203 @@
+//! Exit codes: of runs, of bad usage, and of a daemon that cannot be there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use nix::sys::signal::Signal;
+
+use super::home::{Home, is_alive, until};
+
+#[test]
+fn a_run_ends_with_what_became_of_it() {
+    let home = Home::new();
+    for (words, code, line) in [
+        (&["$ true"][..], 0, "success: 1 step done\n"),
+        (&["$ exit 9"], 1, "failed (step_failed): step 1 of 1 failed (exit code 9): exit 9\n"),
+        (&["--headless", "$? true"], 3, "denied"),
+        (&["--approve", "deny", "$? true"], 3, "denied"),
+        (&["--accept", "exit 8", "--accept", "true", "$ true"], 4, "failed (acceptance): "),
+        (&["--timeout", "0.2", "$ sleep 1000"], 1, "failed (timeout)"),
+    ] {
+        let said = home.push(&[&["run"], words].concat());
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        assert!(said.out.contains(line), "{words:?}: {said:?}");
+        assert_eq!(said.err, "", "{words:?}");
+    }
+}
+
+#[test]
+fn acceptance_is_part_of_the_result() {
+    let home = Home::new();
+    let said = home.push(&["run", "--json", "--accept", "true", "--accept", "exit 8", "$ true"]);
+    let result = said.json();
+    assert_eq!((said.code, result["exitCode"].as_u64()), (Some(4), Some(4)));
+    assert_eq!(result["acceptance"]["passed"], 1);
+    assert_eq!(result["acceptance"]["results"][1]["exitCode"], 8);
+}
+
+#[test]
+fn a_message_without_a_step_says_what_is_missing() {
+    let home = Home::new();
+    let said = home.push(&["run", "Please fix the tests."]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("provider_not_configured") && said.out.contains("`$ `"), "{said:?}");
+    assert_eq!(said.out.matches("no model").count(), 1, "said twice: {said:?}");
+}
+
+#[test]
+fn a_mistake_in_a_playbook_runs_nothing_and_names_the_line() {
+    let home = Home::new();
+    let said = home.push(&["run", "$ echo x > ran\n\n```sh sometimes\ntrue\n```\n"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("line 3"), "{said:?}");
+    assert_eq!(home.read("ran"), "");
+}
+
+#[test]
+fn one_signal_cancels_and_reports() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let home = Home::new();
+        let mut run = home.start(&["run", "$ echo $$; sleep 1000"]);
+        run.until_line("$ echo");
+        let step: i32 = run.until_line("  ").trim().parse().unwrap();
+        run.signal(signal);
+        let said = run.said();
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.out.ends_with("cancelled\n") || said.out.contains("\ncancelled"), "{said:?}");
+        until("the step to be gone", || !is_alive(step));
+    }
+}
+
+#[test]
+fn a_second_signal_leaves_at_once() {
+    let home = Home::new();
+    let mut run = home.start(&["run", "$ trap '' TERM INT; echo begun; sleep 1000"]);
+    run.until_line("  begun");
+    run.signal(Signal::SIGINT);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.said().code, Some(2));
+    home.push(&["wait", "@last"]);
+    assert_eq!(home.json(&["wait", "@last", "--json"])["outcome"], "cancelled");
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_its_run_alone() {
+    let home = Home::new();
+    let mut run = home.start(&["run", "$ echo begun; until test -e go; do sleep 0.01; done"]);
+    run.until_line("  begun");
+    run.signal(Signal::SIGKILL);
+    run.said();
+    home.write("go", "");
+    assert_eq!(home.push(&["wait", "@last"]).code, Some(0));
+}
+
+#[test]
+fn bad_usage_is_64_and_begins_nothing() {
+    let home = Home::new();
+    for words in [
+        &["run", "--nonsense"][..],
+        &["run", "--json", "--jsonl", "x"],
+        &["run", "--approve", "perhaps", "x"],
+        &["run", "--timeout", "soon", "x"],
+        &["run", "--cwd", "/no/such/place", "x"],
+        &["run", "@/no/such/file"],
+        &["run", "  "],
+        &["run"],
+        &["send", "@last"],
+        &["dance"],
+        &["daemon"],
+        &["daemon", "stop", "--force", "--grace", "1"],
+    ] {
+        let said = home.push(words);
+        assert_eq!(said.code, Some(64), "{words:?}: {said:?}");
+        assert!(said.out.is_empty() && !said.err.is_empty(), "{words:?}: {said:?}");
+    }
+    assert!(!home.push_path("").exists(), "a daemon was started for nothing");
+}
+
+#[test]
+fn help_and_version_are_results() {
+    let home = Home::new();
+    for words in [&["--help"][..], &["help"], &["run", "--help"], &["daemon", "stop", "-h"], &["--version"]] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{words:?}");
+        assert!(!said.out.is_empty());
+    }
+    for verb in [
+        "run",
+        "attach",
+        "sessions",
+        "show",
+        "log",
+        "send",
+        "steer",
+        "queue",
+        "approvals",
+        "approve",
+        "deny",
+        "cancel",
+        "wait",
+        "rename",
+        "end",
+        "daemon",
+    ] {
+        assert!(home.ok(&[verb, "--help"]).contains("Examples:\n  push "), "{verb} has no example");
+    }
+}
+
+#[test]
+fn the_readme_names_every_verb() {
+    let readme = include_str!("../../README.md");
+    let help = Home::new().ok(&["--help"]);
+    let verbs =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.len() > 10, "{help}");
+    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
+        assert!(readme.contains(&format!("`push {verb}")), "{verb} is not in the README");
+    }
+}
+
+#[test]
+fn a_daemon_that_cannot_be_there_is_69_and_says_why() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("elsewhere")).unwrap();
+    fs::create_dir_all(home.push_path("")).unwrap();
+    symlink(home.path().join("elsewhere"), home.push_path("run")).unwrap();
+    unavailable(&home, "link");
+    fs::remove_file(home.push_path("run")).unwrap();
+
+    fs::create_dir_all(home.push_path("run")).unwrap();
+    home.write(".push/run/pushd.sock", "precious");
+    unavailable(&home, "not a socket");
+    assert_eq!(home.read(".push/run/pushd.sock"), "precious");
+}
+
+#[test]
+fn a_state_that_cannot_be_used_is_69_and_says_why() {
+    let home = Home::new();
+    fs::create_dir_all(home.push_path("state")).unwrap();
+    home.write(".push/state/pushd.db", &"this is no database ".repeat(500));
+    unavailable(&home, "pushd.db");
+    assert!(home.read(".push/state/pushd.db").starts_with("this is no database"));
+}
+
+#[test]
+fn an_address_that_cannot_be_used_is_69_and_says_why() {
+    for (socket, why) in [
+        ("relative", "absolute"),
+        ("/tmp/pushd-test.sock", "/tmp"),
+        (&format!("/{}", "x".repeat(120)), "bytes"),
+    ] {
+        unavailable(&Home::with(&[("PUSHD_SOCKET", socket)]), why);
+    }
+}
+
+/// Holds that nothing can be done and that the reason is given, to whoever looks for it.
+fn unavailable(home: &Home, why: &str) {
+    for words in [&["run", "--json", "$ true"][..], &["sessions"], &["daemon", "start"]] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.out.as_str()), (Some(69), ""), "{words:?}: {said:?}");
+        assert!(said.err.starts_with("push: ") && said.err.contains(why), "{words:?}: {said:?}");
+    }
+}

@@ -1,0 +1,304 @@
+//! A home directory of its own, the programs in it, and the certainty that no daemon outlives a test.
+#![allow(dead_code, reason = "not every test uses everything")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home directory; the daemon in it ends with it.
+pub(crate) struct Home {
+    directory: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// How a program ended and what it said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// A home in which programs have these variables besides.
+    pub(crate) fn with(variables: &[(&str, &str)]) -> Self {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Self { directory: TempDir::new().expect("a home"), variables }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path below `~/.push`.
+    pub(crate) fn push_path(&self, below: &str) -> PathBuf {
+        self.path().join(".push").join(below)
+    }
+
+    /// Writes a file in the home.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).expect("a file");
+    }
+
+    /// A file in the home; empty when it is not there.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap_or_default()
+    }
+
+    /// `push` with its words, in the home, with nothing of the test's own surroundings.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        self.program(env!("CARGO_BIN_EXE_push"), words)
+    }
+
+    /// Any program, likewise.
+    pub(crate) fn program(&self, program: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(words)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path())
+            .envs(self.variables.iter().cloned())
+            .current_dir(self.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs `push` to its end.
+    pub(crate) fn push(&self, words: &[&str]) -> Said {
+        Running::start(self.command(words)).said()
+    }
+
+    /// Runs `push`, which must succeed, and returns its output.
+    pub(crate) fn ok(&self, words: &[&str]) -> String {
+        let said = self.push(words);
+        assert_eq!(said.code, Some(0), "push {words:?}: {said:?}");
+        said.out
+    }
+
+    /// Runs `push`, which must succeed and print one JSON object.
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
+        self.push(words).json()
+    }
+
+    /// Runs `push` with something on its standard input.
+    pub(crate) fn push_with_input(&self, words: &[&str], input: &str) -> Said {
+        let mut command = self.command(words);
+        command.stdin(Stdio::piped());
+        let mut running = Running::start(command);
+        running.feed(input);
+        running.said()
+    }
+
+    /// Starts `push` and lets it run.
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        Running::start(self.command(words))
+    }
+
+    /// Begins a run that nobody waits for, and returns its session.
+    pub(crate) fn detached(&self, message: &str) -> String {
+        let ids = self.json(&["run", "--detach", "--json", message]);
+        ids["sessionId"].as_str().expect("a session").to_owned()
+    }
+
+    /// The daemon's process, as its pid file names it.
+    pub(crate) fn daemon(&self) -> Option<i32> {
+        fs::read_to_string(self.push_path("run/pushd.pid")).ok()?.trim().parse().ok()
+    }
+
+    /// The daemon's process, which must be there.
+    pub(crate) fn daemon_pid(&self) -> i32 {
+        self.daemon().expect("a daemon's pid file")
+    }
+
+    /// Ends the daemon as a power switch would, and waits until it is gone.
+    pub(crate) fn kill_daemon(&self) {
+        let pid = self.daemon_pid();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the daemon is killed");
+        until("the daemon to be gone", || !is_alive(pid));
+    }
+
+    /// Waits for the text of a file in the home.
+    pub(crate) fn until_written(&self, name: &str, text: &str) {
+        until(&format!("{text:?} in {name}"), || self.read(name).contains(text));
+    }
+
+    /// Waits for a session to be in a state.
+    pub(crate) fn until_state(&self, session: &str, state: &str) {
+        until(&format!("{session} to be {state}"), || {
+            self.json(&["show", session, "--json"])["state"] == state
+        });
+    }
+
+    /// Waits for an approval and returns its id.
+    pub(crate) fn until_asked(&self) -> String {
+        let mut id = String::new();
+        until("an approval", || {
+            let waiting = self.json(&["approvals", "--json"]);
+            id = waiting["approvals"][0]["approvalId"].as_str().unwrap_or_default().to_owned();
+            !id.is_empty()
+        });
+        id
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let Some(pid) = self.daemon() else { return };
+        let _ = Running::start(self.command(&["daemon", "stop", "--force"])).said();
+        if is_alive(pid) && is_a_daemon(pid) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if !thread::panicking() {
+            assert!(!is_alive(pid), "the daemon {pid} outlived its test");
+        }
+    }
+}
+
+impl Said {
+    /// What was printed, as the one JSON object that it must be.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.out.matches('\n').count(), 1, "not one line: {self:?}");
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The events that were printed, each of which must be a valid line of the protocol.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let event = |line: &str| {
+            super::schemas::check_line(line);
+            serde_json::from_str(line).expect("JSON")
+        };
+        self.out.lines().map(event).collect()
+    }
+}
+
+/// A program that runs; it ends with the test.
+pub(crate) struct Running {
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+    read: String,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("a program");
+        let out = child.stdout.take().map_or_else(silence, lines);
+        let err = child.stderr.take().map_or_else(silence, lines);
+        Self { child, out, err, read: String::new() }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a pid")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("a signal");
+    }
+
+    /// Gives it its standard input, which ends there.
+    pub(crate) fn feed(&mut self, input: &str) {
+        let mut stdin = self.child.stdin.take().expect("a standard input");
+        // A program that does not want it may be gone.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+
+    /// Reads its output until a line has this text, and returns that line.
+    pub(crate) fn until_line(&mut self, text: &str) -> String {
+        loop {
+            let Ok(line) = self.out.recv_timeout(PATIENCE) else {
+                panic!("no {text:?} in {:?} {:?}", self.read, self.err.try_iter().collect::<String>());
+            };
+            self.read.push_str(&line);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for its end and returns everything it said.
+    pub(crate) fn said(mut self) -> Said {
+        let mut status = None;
+        until("a program to end", || {
+            self.read.extend(self.out.try_iter());
+            status = self.child.try_wait().expect("its end");
+            status.is_some()
+        });
+        // Its readers see the end of the pipes now, unless somebody else holds them.
+        while let Ok(line) = self.out.recv_timeout(PATIENCE) {
+            self.read.push_str(&line);
+        }
+        let code = status.and_then(|status| status.code());
+        Said { code, out: std::mem::take(&mut self.read), err: self.err.iter().collect() }
+    }
+}
+
+/// Reads a stream in a thread of its own, line by line.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            if send.send(String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+fn silence() -> Receiver<String> {
+    mpsc::channel().1
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(LOOK);
+    }
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let listed = kill(Pid::from_raw(pid), None).is_ok();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ended = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']));
+    listed && !ended
+}
+
+fn is_a_daemon(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| String::from_utf8_lossy(&line).contains("daemon"))
+}

@@ -1,0 +1,189 @@
+//! Sessions from outside: listed, shown, read, named, ended, and called by parts of their names.
+
+use serde_json::json;
+
+use super::home::{Home, Running};
+
+#[test]
+fn alone_it_says_what_there_is_and_what_to_do_next() {
+    let home = Home::new();
+    let out = home.ok(&[]);
+    assert!(out.starts_with("No sessions yet.\n") && out.contains("push run"), "{out}");
+    let session = home.detached("$? true");
+    home.until_asked();
+    let out = home.ok(&[]);
+    assert!(out.starts_with(&session[..15]) && out.contains("push approvals"), "{out}");
+}
+
+#[test]
+fn sessions_are_listed_latest_first() {
+    let home = Home::new();
+    assert_eq!(home.ok(&["sessions"]), "");
+    assert_eq!(home.json(&["sessions", "--json"]), json!({"sessions": []}));
+    for number in 1..=22 {
+        home.ok(&["run", &format!("$ true # number {number}")]);
+    }
+    let out = home.ok(&["sessions"]);
+    assert_eq!(out.lines().count(), 20);
+    assert!(out.lines().next().unwrap().contains("number 22"), "{out}");
+    assert_eq!(home.ok(&["sessions", "--all"]).lines().count(), 22);
+    let all = home.json(&["sessions", "--all", "--json"]);
+    let all = all["sessions"].as_array().unwrap();
+    assert_eq!(all.len(), 22);
+    for session in all {
+        for field in ["sessionId", "state", "updatedAt", "cwd"] {
+            assert!(!session[field].is_null(), "no {field} in {session}");
+        }
+    }
+}
+
+#[test]
+fn a_session_is_shown_for_people_and_for_programs() {
+    let home = Home::new();
+    home.push(&["run", "--name", "try", "Words.\n\n$ exit 6"]);
+    let out = home.ok(&["show"]);
+    for fact in ["state      failed\n", "name       try\n", "(exit 1)\n", "\n> $ exit 6\n"] {
+        assert!(out.contains(fact), "no {fact:?} in {out}");
+    }
+    let shown = home.json(&["show", "@last", "--json"]);
+    assert_eq!(shown["state"], "failed");
+    assert_eq!(shown["lastRun"]["exitCode"], 1);
+    assert!(shown["sessionId"].as_str().unwrap().starts_with("sess_"));
+}
+
+#[test]
+fn the_log_is_the_whole_history() {
+    let home = Home::new();
+    home.ok(&["run", "Words.\n\n$ echo out"]);
+    let log = home.ok(&["log"]);
+    for part in ["> Words.\n", "\nWords.\n", "$ echo out\n", "  out\n", "success: 1 step done\n"] {
+        assert!(log.contains(part), "no {part:?} in {log}");
+    }
+    let events = home.push(&["log", "@last", "--jsonl"]).events();
+    assert_eq!(events[0]["seq"], 1);
+    assert_eq!(events.last().unwrap()["type"], "run_complete");
+}
+
+#[test]
+fn a_log_that_is_followed_goes_on() {
+    let home = Home::new();
+    home.ok(&["run", "$ echo one"]);
+    let mut log = home.start(&["log", "--follow"]);
+    log.until_line("success");
+    home.ok(&["run", "--session", "@last", "$ echo two"]);
+    log.until_line("  two");
+}
+
+#[test]
+fn attached_without_a_terminal_it_watches() {
+    let home = Home::new();
+    let session = home.detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
+    let mut watcher = home.start(&["attach", &session, "--read-only"]);
+    watcher.until_line("  one");
+    home.write("go", "");
+    watcher.until_line("  two");
+    watcher.until_line("success");
+    let seen = home.json(&["show", &session, "--json"])["lastSeq"].as_u64().unwrap();
+    let mut late = home.start(&["attach", &session, "--read-only", "--since", &(seen - 1).to_string()]);
+    assert_eq!(late.until_line(""), "success: 1 step done\n");
+}
+
+#[test]
+fn a_session_is_renamed_and_ended() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    home.ok(&["rename", "@last", "another name"]);
+    assert_eq!(home.json(&["show", "--json"])["meta"]["name"], "another name");
+    home.ok(&["end", "@last"]);
+    let said = home.push(&["run", "--session", "@last", "$ true"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("ended"), "{said:?}");
+    assert!(home.ok(&["log"]).contains("the session was ended"));
+    assert!(home.ok(&["show"]).contains(", ended"));
+}
+
+#[test]
+fn names_may_be_shortened_as_long_as_they_are_clear() {
+    let home = Home::new();
+    let first = home.detached("$ true");
+    let second = home.detached("$ true");
+    for name in [second.as_str(), &second[..30], &second[5..], &second[5..29]] {
+        assert_eq!(home.json(&["show", name, "--json"])["sessionId"], second.as_str(), "{name}");
+    }
+    assert_eq!(home.json(&["show", "@last", "--json"])["sessionId"], second.as_str());
+    let said = home.push(&["show", "sess_0"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains(&first) && said.err.contains(&second), "{said:?}");
+    for name in ["sess_nothing", "nothing", ""] {
+        let said = home.push(&["show", name]);
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{name}");
+        assert!(said.err.contains("no session begins with"), "{said:?}");
+    }
+}
+
+#[test]
+fn there_is_no_last_session_at_first() {
+    let home = Home::new();
+    for words in [&["show"][..], &["log"], &["attach"], &["wait", "@last"], &["cancel", "@last"]] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{words:?}");
+        assert!(said.err.contains("there is no session"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_list_names_sessions_so_that_they_can_be_called() {
+    let home = Home::new();
+    for _ in 0..5 {
+        home.detached("$ true");
+    }
+    for line in home.ok(&["sessions"]).lines() {
+        let name = line.split_whitespace().next().unwrap();
+        assert!(name.len() < 24, "{name}");
+        assert!(home.json(&["show", name, "--json"])["sessionId"].as_str().unwrap().starts_with(name));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_is_not_complained_about() {
+    let home = Home::new();
+    home.ok(&["run", "$ seq 20000"]);
+    let push = env!("CARGO_BIN_EXE_push");
+    let line = format!("{{ {push} log @last; echo $? >code; }} 2>words | head -n 1");
+    let said = Running::start(home.program("/bin/sh", &["-c", &line])).said();
+    assert_eq!(said.out, "> $ seq 20000\n");
+    assert_eq!((home.read("words"), home.read("code")), (String::new(), "0\n".to_owned()));
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_ask() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    assert!(!home.ok(&["log"]).contains('\u{1b}'));
+    assert!(home.ok(&["log", "--color", "always"]).contains('\u{1b}'));
+    let mut command = home.command(&["log"]);
+    command.env("NO_COLOR", "1");
+    assert!(!Running::start(command).said().out.contains('\u{1b}'));
+}
+
+#[test]
+fn hostile_output_cannot_reach_the_terminal() {
+    let home = Home::new();
+    let hostile = concat!(
+        "$ printf 'a\\033[2J\\033]52;c;ZXZpbA==\\007b\\033]0;title\\033\\\\c\\rd\\010e\\342\\200\\256f",
+        "\\302\\2331mg\\342\\201\\246h\\n'; printf '\\377\\n' # \u{202e}\u{1b}[8m"
+    );
+    for words in [&["run", hostile][..], &["log"], &["sessions"], &["show"], &[], &["log", "--jsonl"]] {
+        let out = home.ok(words);
+        let bad = out.chars().find(|c| c.is_control() && *c != '\n' && *c != '\t');
+        assert_eq!(bad, None, "{words:?}: {out:?}");
+        if words != ["log", "--jsonl"] {
+            assert!(!out.contains(['\u{202e}', '\u{2066}']), "{words:?}: {out:?}");
+        }
+        assert!(
+            !out.contains("ZXZpbA==") || words == ["log", "--jsonl"] || out.contains("printf"),
+            "{out:?}"
+        );
+    }
+    assert_eq!(home.push(&["log", "--jsonl"]).events().last().unwrap()["type"], "run_complete");
+}

@@ -1,0 +1,403 @@
+//! The rules of the kernel, one scenario each: what a command is answered, and which events follow.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a scenario looks at what it checks and at nothing else")]
+
+use pushd::kernel::command::{
+    Answer, Caller, Command, Decide, Gap, Phase, Private, Prompt, Repetition, Reply, Rights, Steer,
+};
+use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
+use pushd::kernel::event::{Criterion, Decision, Ending, EventKind, Intention, Outcome, Purpose, Settlement};
+use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+use pushd::kernel::limits::Limits;
+use pushd::kernel::refusal::Refusal;
+use pushd::kernel::session::{Input, Session};
+use pushd::kernel::state::State;
+use pushd::kernel::time::Now;
+
+#[test]
+fn one_run_at_a_time() {
+    let mut scene = Scene::open();
+    assert!(matches!(scene.prompt("one"), Ok(Answer::Prompted { repeated: Repetition::First, .. })));
+    assert_eq!(scene.prompt("two"), Err(Refusal::RunActive));
+}
+
+#[test]
+fn the_same_message_has_the_same_run_and_another_under_its_id_is_refused() {
+    let mut scene = Scene::open();
+    let first = scene.prompt("one").unwrap();
+    let Answer::Prompted { run, .. } = first else { panic!("{first:?}") };
+    let again = scene.prompt("one");
+    assert_eq!(again, Ok(Answer::Prompted { run, repeated: Repetition::Again }));
+    let mut other = scene.message("one");
+    other.fingerprint = Fingerprint(99);
+    assert_eq!(scene.ask(Command::Prompt(Box::new(other))), Err(Refusal::KeyConflict));
+}
+
+#[test]
+fn a_queued_message_begins_when_the_run_before_it_is_over() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let queued = Command::Queue(Box::new(scene.message("two")));
+    assert!(matches!(scene.ask(queued), Ok(Answer::Queued { ahead: 1, .. })));
+    let first = scene.run();
+    scene.finish(Outcome::Success);
+    assert_ne!(scene.run(), first);
+    assert_eq!(scene.phase(), Phase::Running);
+}
+
+#[test]
+fn a_message_that_was_taken_back_may_be_sent_again() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let queued = Command::Queue(Box::new(scene.message("two")));
+    scene.ask(queued).unwrap();
+    let back = Command::Unqueue { message: MessageId::new("two") };
+    assert_eq!(scene.ask(back.clone()), Ok(Answer::Unqueued));
+    assert_eq!(scene.ask(back), Err(Refusal::NotQueued));
+    scene.finish(Outcome::Success);
+    assert!(matches!(scene.prompt("two"), Ok(Answer::Prompted { repeated: Repetition::First, .. })));
+}
+
+#[test]
+fn a_gate_for_two_needs_two_voters_and_one_cannot_vote_twice() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(2));
+    assert_eq!(scene.vote("ann", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(scene.vote("ann", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(scene.phase(), Phase::Waiting);
+    assert_eq!(scene.vote("bob", Decision::Approve, None), Ok(Answer::Decided));
+    assert_eq!(scene.phase(), Phase::Running);
+    assert_eq!(scene.executed, 1);
+}
+
+#[test]
+fn a_late_vote_is_refused_and_a_foreign_one_is_told_apart() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    scene.vote("ann", Decision::Approve, None).unwrap();
+    assert_eq!(scene.vote("bob", Decision::Deny, None), Err(Refusal::GateClosed));
+    scene.gate = GateId::new("gate-of-nobody");
+    assert_eq!(scene.vote("bob", Decision::Deny, None), Err(Refusal::UnknownGate));
+}
+
+#[test]
+fn a_denied_gate_ends_the_run_as_denied_and_the_tool_never_starts() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    scene.vote("ann", Decision::Deny, None).unwrap();
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Denied, 3));
+    assert_eq!(scene.executed, 0);
+}
+
+#[test]
+fn a_gate_counts_as_denied_when_its_time_has_come() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    scene.now = scene.session.next_deadline().expect("a gate expires");
+    assert_eq!(scene.vote("ann", Decision::Approve, None), Err(Refusal::GateClosed));
+    let verdict = scene.last(|kind| match kind {
+        EventKind::GateSettled(verdict) => Some((verdict.decision, verdict.by.clone())),
+        _ => None,
+    });
+    assert_eq!(verdict, (Decision::Deny, "timeout".to_owned()));
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Denied, 3));
+}
+
+#[test]
+fn a_cancel_settles_the_gates_and_what_comes_late_is_not_heard() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    assert_eq!(scene.cancel(), Ok(Answer::Cancelling));
+    let run = scene.run();
+    scene.report(Report::Said("late".into()));
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Cancelled, 2));
+    assert!(!scene.kinds.iter().any(|kind| matches!(kind, EventKind::Said { .. })));
+    scene.give(Input::Report { run, report: Report::Said("later".into()) });
+    assert!(matches!(scene.kinds.last(), Some(EventKind::RunEnded(_))));
+    assert_eq!(scene.cancel(), Err(Refusal::NoActiveRun));
+}
+
+#[test]
+fn a_run_past_its_time_has_failed() {
+    let mut scene = Scene::open();
+    let mut message = scene.message("one");
+    message.time_limit = Some(1_000);
+    scene.ask(Command::Prompt(Box::new(message))).unwrap();
+    scene.now = scene.now.after(1_000);
+    scene.give(Input::Deadline);
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Failed, 1));
+}
+
+#[test]
+fn a_failed_check_fails_a_run_that_did_everything_else() {
+    let mut scene = Scene::open();
+    let mut message = scene.message("one");
+    message.criteria =
+        vec![Criterion { id: "build".into(), check: "make".into(), exit_code: 0, description: None }];
+    scene.ask(Command::Prompt(Box::new(message))).unwrap();
+    scene.report(Report::Finished(Box::new(finish(Outcome::Success))));
+    let call = scene.intend(Purpose::Check(0), None);
+    scene.settle(call, Purpose::Check(0), 2);
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Failed, 4));
+}
+
+#[test]
+fn after_a_crash_a_started_tool_is_asked_about_and_never_rerun_by_itself() {
+    for (choice, decision, runs) in
+        [("run_again", Decision::Approve, 1), ("skip", Decision::Approve, 0), ("stop", Decision::Deny, 0)]
+    {
+        let mut scene = Scene::open();
+        scene.prompt("one").unwrap();
+        scene.call(None);
+        scene.crash();
+        assert_eq!(scene.phase(), Phase::Waiting, "{choice}");
+        assert_eq!(scene.executed, 0, "{choice}: it was rerun");
+        let wrong = if decision == Decision::Approve { Decision::Deny } else { Decision::Approve };
+        assert_eq!(scene.vote("ann", wrong, Some(choice)), Err(Refusal::UnknownChoice));
+        scene.vote("ann", decision, Some(choice)).unwrap();
+        assert_eq!(scene.executed, runs, "{choice}");
+        if choice == "stop" {
+            scene.stopped();
+            assert_eq!(scene.ended(), (Outcome::Denied, 3));
+        }
+    }
+}
+
+#[test]
+fn after_a_crash_a_waiting_gate_still_waits() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    let gate = scene.gate.clone();
+    scene.crash();
+    scene.gate = gate;
+    assert_eq!(scene.phase(), Phase::Waiting);
+    scene.vote("ann", Decision::Approve, None).unwrap();
+    assert_eq!(scene.executed, 1);
+}
+
+#[test]
+fn a_position_that_was_never_issued_is_a_gap_and_the_next_one_is_not() {
+    let mut scene = Scene::open();
+    let seen = Seq::new(1_000_000);
+    let attach = |seen| Command::Attach { seen, rights: Rights::ALL };
+    let answer = scene.ask(attach(seen));
+    assert!(matches!(answer, Ok(Answer::Attached { replay, .. }) if replay.gap == Gap::Foreign));
+    let [Private::Gap { .. }, Private::Snapshot { seq, .. }] = &scene.private[..] else {
+        panic!("{:?}", scene.private)
+    };
+    let answer = scene.ask(attach(*seq));
+    assert!(matches!(answer, Ok(Answer::Attached { replay, .. }) if replay.gap == Gap::None));
+}
+
+#[test]
+fn a_watcher_may_watch_and_nothing_else() {
+    let mut scene = Scene::open();
+    scene.ask(Command::Attach { seen: Seq::ZERO, rights: Rights::NONE }).unwrap();
+    assert_eq!(scene.prompt("one"), Err(Refusal::NotEntitled));
+    assert_eq!(scene.cancel(), Err(Refusal::NotEntitled));
+    assert!(matches!(scene.ask(Command::Describe), Ok(Answer::Described(_))));
+}
+
+#[test]
+fn a_message_into_a_run_gets_a_turn_even_when_the_provider_was_finishing() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let turns = scene.turns;
+    let steer = Steer { message: MessageId::new("s"), text: "also".into(), fingerprint: Fingerprint(1) };
+    assert!(matches!(scene.ask(Command::Steer(Box::new(steer))), Ok(Answer::Steered(_))));
+    scene.report(Report::Finished(Box::new(finish(Outcome::Success))));
+    assert_eq!(scene.turns, turns + 1, "nobody heard it");
+    scene.finish(Outcome::Success);
+    assert_eq!(scene.ended(), (Outcome::Success, 0));
+}
+
+#[test]
+fn an_ended_session_takes_no_more_messages() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    assert_eq!(scene.ask(Command::End), Err(Refusal::RunActive));
+    scene.finish(Outcome::Success);
+    assert_eq!(scene.ask(Command::End), Ok(Answer::Ended));
+    assert_eq!(scene.prompt("two"), Err(Refusal::SessionEnded));
+}
+
+/// A session, and the part of the world that a scenario needs.
+struct Scene {
+    session: Session,
+    now: Now,
+    kinds: Vec<EventKind>,
+    events: Vec<pushd::kernel::event::Event>,
+    private: Vec<Private>,
+    reserved: Seq,
+    executed: u32,
+    turns: u32,
+    minted: u64,
+    gate: GateId,
+}
+
+impl Scene {
+    fn open() -> Self {
+        let mut scene = Self {
+            session: Session::new(Limits::default()),
+            now: Now(1),
+            kinds: Vec::new(),
+            events: Vec::new(),
+            private: Vec::new(),
+            reserved: Seq::ZERO,
+            executed: 0,
+            turns: 0,
+            minted: 0,
+            gate: GateId::new("none"),
+        };
+        scene.ask(Command::Open(Box::default())).unwrap();
+        scene
+    }
+
+    fn ask(&mut self, command: Command) -> Reply {
+        self.ask_as("owner", command)
+    }
+
+    fn ask_as(&mut self, source: &str, command: Command) -> Reply {
+        let caller = Caller { id: ParticipantId(1), source: source.into(), rights: Rights::ALL };
+        self.give(Input::Command { ticket: Ticket(0), caller, command }).expect("an answer")
+    }
+
+    fn give(&mut self, input: Input) -> Option<Reply> {
+        let mut reply = None;
+        for effect in self.session.apply(input, self.now) {
+            match effect {
+                Effect::Persist(event) => {
+                    self.kinds.push(event.kind.clone());
+                    self.events.push(event);
+                }
+                Effect::Reserve(end) => self.reserved = end,
+                Effect::Reply(_, answer) => reply = Some(answer),
+                Effect::ShowTo(_, private) => self.private.push(private),
+                Effect::Execute { .. } => self.executed += 1,
+                Effect::Turn(_) => self.turns += 1,
+                _ => {}
+            }
+        }
+        reply
+    }
+
+    fn message(&mut self, id: &str) -> Prompt {
+        self.minted += 1;
+        Prompt {
+            run: RunId::new(format!("run-{}", self.minted)),
+            message: MessageId::new(id),
+            text: id.into(),
+            criteria: Vec::new(),
+            time_limit: None,
+            fingerprint: Fingerprint(7),
+        }
+    }
+
+    fn prompt(&mut self, id: &str) -> Reply {
+        let message = self.message(id);
+        self.ask(Command::Prompt(Box::new(message)))
+    }
+
+    fn cancel(&mut self) -> Reply {
+        self.ask(Command::Cancel { run: None, reason: "enough".into() })
+    }
+
+    fn run(&self) -> RunId {
+        self.session.state().run.as_ref().expect("an active run").id.clone()
+    }
+
+    fn phase(&self) -> Phase {
+        self.session.state().phase()
+    }
+
+    fn report(&mut self, report: Report) {
+        let run = self.run();
+        self.give(Input::Report { run, report });
+    }
+
+    /// The provider wants a tool used, after asking when `needed` says of how many.
+    fn call(&mut self, needed: Option<u32>) -> CallId {
+        let call = self.intend(Purpose::Work, needed);
+        self.report(Report::TurnDone);
+        call
+    }
+
+    fn intend(&mut self, purpose: Purpose, needed: Option<u32>) -> CallId {
+        self.minted += 1;
+        let call = CallId::new(format!("call-{}", self.minted));
+        self.gate = GateId::new(format!("gate-{}", self.minted));
+        let ask = needed.map(|needed| Ask {
+            gate: self.gate.clone(),
+            kind: "exec".into(),
+            title: "t".into(),
+            summary: "s".into(),
+            details: Json::new("{}"),
+            needed,
+        });
+        let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
+        self.report(Report::Call(Box::new(CallRequest { intention, ask })));
+        call
+    }
+
+    fn settle(&mut self, call: CallId, purpose: Purpose, exit_code: i32) {
+        self.report(Report::Settled(Box::new(Settlement {
+            call,
+            tool: "tool".into(),
+            purpose,
+            millis: 1,
+            ending: if exit_code == 0 { Ending::Done } else { Ending::Failed },
+            exit_code: Some(exit_code),
+            text: String::new(),
+            fault: None,
+        })));
+    }
+
+    fn vote(&mut self, who: &str, decision: Decision, choice: Option<&str>) -> Reply {
+        let (gate, choice) = (self.gate.clone(), choice.map(str::to_owned));
+        let vote = Decide { gate, run: None, decision, choice, comment: None };
+        self.ask_as(who, Command::Decide(Box::new(vote)))
+    }
+
+    fn stopped(&mut self) {
+        self.report(Report::Stopped { left: None });
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        self.report(Report::Finished(Box::new(finish(outcome))));
+        self.stopped();
+    }
+
+    fn crash(&mut self) {
+        let limits = Limits::default();
+        self.session = Session::restore(limits, State::default(), &self.events, self.reserved, Seq::ZERO);
+        self.executed = 0;
+        self.gate = GateId::new("gate-after-crash");
+        self.give(Input::Recovered { gates: vec![self.gate.clone()] });
+    }
+
+    fn ended(&self) -> (Outcome, u8) {
+        self.last(|kind| match kind {
+            EventKind::RunEnded(report) => Some((report.outcome, report.exit_code)),
+            _ => None,
+        })
+    }
+
+    fn last<T>(&self, find: impl Fn(&EventKind) -> Option<T>) -> T {
+        self.kinds.iter().rev().find_map(find).expect("such an event")
+    }
+}
+
+fn finish(outcome: Outcome) -> Finish {
+    Finish { outcome, reason: None, summary: "over".into(), fault: None }
+}

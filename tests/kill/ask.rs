@@ -1,0 +1,63 @@
+//! What clients ask of the daemon, and how it is spelled.
+
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+use super::witness::How;
+
+/// What a client wants of the daemon.
+#[derive(Debug, Clone)]
+pub(crate) enum Ask {
+    Start { number: usize },
+    Attach { session: String, after: u64 },
+    Message { id: String, how: How, payload: Value },
+    Decide { session: String, approval: String, decision: String, choice: Option<String> },
+    Cancel { session: String, run: String },
+    Remove { session: String, message: String },
+    Rename { session: String, name: String },
+    Snapshot { session: String },
+}
+
+impl Ask {
+    /// Spells it out, for a daemon in the given life.
+    pub(crate) fn request(&self, stage: &Stage, life: u64) -> (&'static str, Value) {
+        let environment = || environment(stage, life);
+        match self {
+            Self::Start { number } => {
+                let (cwd, key) = (stage.cwd(), format!("start-{number}"));
+                ("start_session", json!({"cwd": cwd, "idempotencyKey": key, "environment": environment()}))
+            }
+            Self::Attach { session, after } => {
+                let payload =
+                    json!({"sessionId": session, "lastSeenSeq": after, "environment": environment()});
+                ("attach_session", payload)
+            }
+            Self::Message { how: How::Send, payload, .. } => ("send_user_message", payload.clone()),
+            Self::Message { how: How::Queue, payload, .. } => ("queue_message", payload.clone()),
+            Self::Message { how: How::Steer, payload, .. } => ("steer", payload.clone()),
+            Self::Decide { session, approval, decision, choice } => {
+                let mut payload = json!({"sessionId": session, "approvalId": approval, "decision": decision});
+                if let Some(choice) = choice {
+                    payload["choice"] = json!(choice);
+                }
+                ("submit_approval", payload)
+            }
+            Self::Cancel { session, run } => ("cancel_run", json!({"sessionId": session, "runId": run})),
+            Self::Remove { session, message } => {
+                ("remove_queued", json!({"sessionId": session, "messageId": message}))
+            }
+            Self::Rename { session, name } => ("rename_session", json!({"sessionId": session, "name": name})),
+            Self::Snapshot { session } => ("get_session_snapshot", json!({"sessionId": session})),
+        }
+    }
+}
+
+/// What the steps get; the mark names the life, so that what outlives it is found.
+fn environment(stage: &Stage, life: u64) -> Value {
+    json!({"PATH": std::env::var("PATH").unwrap_or_default(), "PUSH_KILL_MARK": mark(stage, life)})
+}
+
+/// The mark of all steps of one life.
+pub(crate) fn mark(stage: &Stage, life: u64) -> String {
+    format!("{}/life-{life}.", stage.home.path().display())
+}

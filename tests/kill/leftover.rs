@@ -1,0 +1,58 @@
+//! Looks through `/proc` for processes of steps that should be gone.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Waits until no process has any of `marks` in its environment, command line or working directory.
+///
+/// Returns what is left after `limit`; the processes of `except` do not count.
+pub(crate) fn wait_for_none(marks: &[String], except: Option<u32>, limit: Duration) -> Vec<String> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = find(marks, except);
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a process has no child; returns what is left after `limit`.
+pub(crate) fn wait_for_no_child(pid: u32, limit: Duration) -> Vec<String> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let left: Vec<_> = children
+            .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn find(marks: &[String], except: Option<u32>) -> Vec<String> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != own && Some(*pid) != except)
+        .filter_map(|pid| {
+            let place = Path::new("/proc").join(pid.to_string());
+            // One that is just leaving cannot be read, and needs not be.
+            let mut traces = fs::read(place.join("environ")).unwrap_or_default();
+            traces.extend(fs::read(place.join("cmdline")).unwrap_or_default());
+            traces.push(0);
+            let cwd = fs::read_link(place.join("cwd")).unwrap_or_default();
+            traces.extend_from_slice(cwd.as_os_str().as_bytes());
+            let marked = marks.iter().any(|mark| memchr::memmem::find(&traces, mark.as_bytes()).is_some());
+            marked.then(|| {
+                let line = fs::read(place.join("cmdline")).unwrap_or_default();
+                format!("{pid}: {}", String::from_utf8_lossy(&line).replace('\0', " "))
+            })
+        })
+        .collect()
+}

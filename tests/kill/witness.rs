@@ -1,0 +1,132 @@
+//! What the clients saw and were told, across all lives of a daemon; written down at once, and judged at the end.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The lines of a session by their positions.
+pub(crate) type Lines = BTreeMap<u64, Vec<u8>>;
+
+/// Everything that was seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// By session: events as they came over any connection.
+    pub(crate) events: BTreeMap<String, Lines>,
+    /// By session: what was told to one client alone.
+    pub(crate) private: BTreeMap<String, Lines>,
+    /// What each connection got of a session, from an attach on.
+    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) messages: BTreeMap<String, Message>,
+    pub(crate) granted: Vec<Granted>,
+    pub(crate) findings: Vec<String>,
+}
+
+/// The events of a session that one connection got after one attach.
+#[derive(Debug, Clone)]
+pub(crate) struct Stretch {
+    pub(crate) life: u64,
+    pub(crate) session: String,
+    /// The position after which it begins.
+    pub(crate) after: u64,
+    pub(crate) seqs: Vec<u64>,
+}
+
+/// How a message was given to the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Send,
+    Queue,
+    Steer,
+}
+
+/// What a client was told about its message in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Unanswered,
+    Taken { run: String },
+    Refused { code: String },
+}
+
+/// A message with the names of its steps.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    pub(crate) session: String,
+    pub(crate) how: How,
+    pub(crate) steps: Vec<String>,
+    pub(crate) attempts: u32,
+    pub(crate) fate: Fate,
+}
+
+/// Something else that a client asked for and was granted.
+#[derive(Debug, Clone)]
+pub(crate) enum Granted {
+    Decision { session: String, approval: String, decision: String, choice: Option<String> },
+    Cancel { session: String, run: String },
+    Removal { session: String, message: String },
+    Name { session: String, name: String },
+}
+
+/// The shared record.
+#[derive(Default)]
+pub(crate) struct Witness(Mutex<Seen>);
+
+impl Witness {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn finding(&self, text: String) {
+        self.lock().findings.push(text);
+    }
+
+    /// Writes down an event; the same position must always hold the same bytes.
+    pub(crate) fn event(&self, session: &str, seq: u64, line: &[u8]) {
+        let mut seen = self.lock();
+        if let Some(private) = seen.private.get(session).and_then(|lines| lines.get(&seq)) {
+            let finding =
+                format!("{session} {seq} was told to one client and is used again: {}", both(private, line));
+            seen.findings.push(finding);
+        }
+        let lines = seen.events.entry(session.to_owned()).or_default();
+        match lines.get(&seq) {
+            None => drop(lines.insert(seq, line.to_vec())),
+            Some(known) if known == line => {}
+            Some(known) => {
+                let finding = format!("{session} {seq} stands for two events: {}", both(known, line));
+                seen.findings.push(finding);
+            }
+        }
+    }
+
+    /// Writes down what was told to one client; nobody else ever gets anything under its number.
+    pub(crate) fn private(&self, session: &str, seq: u64, line: &[u8]) {
+        let mut seen = self.lock();
+        let taken = seen.events.get(session).and_then(|lines| lines.get(&seq)).cloned();
+        let known = seen.private.entry(session.to_owned()).or_default().insert(seq, line.to_vec());
+        if let Some(other) = taken.or(known) {
+            let finding = format!("{session} {seq} is used again for one client: {}", both(&other, line));
+            seen.findings.push(finding);
+        }
+    }
+
+    /// Writes down what became of a message; a later answer must agree with an earlier one.
+    pub(crate) fn fate(&self, id: &str, fate: Fate) {
+        let mut seen = self.lock();
+        let message = seen.messages.get_mut(id).expect("a message of ours");
+        let before = std::mem::replace(&mut message.fate, fate);
+        if before != Fate::Unanswered && before != message.fate {
+            let finding = format!("{id} was {before:?} and then {:?}", message.fate);
+            seen.findings.push(finding);
+        }
+    }
+}
+
+fn both(one: &[u8], other: &[u8]) -> String {
+    format!("\n    {}\n    {}", text(one), text(other))
+}
+
+/// A line for people, not too long.
+pub(crate) fn text(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    line.chars().take(400).collect()
+}

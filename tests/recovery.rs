@@ -1,0 +1,260 @@
+//! What must not survive: secrets nowhere but in memory, and no process that outlives its run.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/schemas.rs"]
+mod schemas;
+
+use std::fs;
+use std::path::Path;
+
+use daemon::{Client, Daemon, wait_until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A value that only its variable's name gives away.
+const VALUE: &str = "correct-horse-battery-staple";
+/// A value that looks like what it is.
+const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+
+#[test]
+fn a_secret_is_used_and_never_shown_or_kept() {
+    let mut daemon = Daemon::start_with(&[("PUSH_LOG", "trace")]);
+    // Steps may write what they like where they work, so they work elsewhere.
+    let place = TempDir::new().unwrap();
+    let mut client = daemon.connect();
+    let session = start(&mut client, place.path(), &[("MY_API_TOKEN", VALUE)]);
+    let mut watcher = daemon.connect();
+    watcher.attach(&session, 0);
+    let text = format!(
+        "The token is {TOKEN}, the value {VALUE}.\n\n\
+         $ printf %s \"$MY_API_TOKEN\" > value; printf %s {TOKEN} > token\n\
+         $ cat value token; cat value token >&2; for c in $(fold -w1 value); do printf %s $c; sleep 0.001; done\n\
+         $ env; echo \"Authorization: Bearer {TOKEN}\"\n\
+         ```write {TOKEN}.txt\n{VALUE}\n```\n\
+         ```read {TOKEN}.txt\n```\n\
+         $? echo {VALUE} {TOKEN}\n"
+    );
+    let criteria =
+        json!([{"id": TOKEN, "check": format!("test \"$(cat value)\" = {VALUE}"), "description": VALUE}]);
+    let message = json!({"sessionId": session, "text": text, "acceptanceCriteria": criteria});
+    client.get("send_user_message", message);
+    let asked = client.event_of("approval_required");
+    let comment = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"],
+        "decision": "approve", "comment": format!("{VALUE} {TOKEN}")});
+    client.get("submit_approval", comment);
+    client.get("rename_session", json!({"sessionId": session, "name": format!("{VALUE} {TOKEN}")}));
+    let queued = json!({"sessionId": session, "text": format!("$ false {TOKEN}\n"), "clientMessageId": "q"});
+    client.get("queue_message", queued);
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    client.event_of("run_complete");
+    for reading in ["get_session_messages", "get_session_snapshot", "list_queue"] {
+        clean(&[client.get(reading, json!({"sessionId": session}))]);
+    }
+    clean(&[client.get("list_sessions", json!({}))]);
+    let mut events = watcher.events_until("run_complete");
+    events.extend(watcher.events_until("run_complete"));
+    clean(&events);
+    assert_eq!(fs::read_to_string(place.path().join("value")).unwrap(), VALUE);
+    assert_eq!(fs::read_to_string(place.path().join("token")).unwrap(), TOKEN);
+    assert!(place.path().join(format!("{TOKEN}.txt")).exists());
+    nowhere_under(daemon.home.path());
+    daemon.stop();
+    nowhere_under(daemon.home.path());
+}
+
+#[test]
+fn what_went_wrong_is_told_without_the_secret_in_it() {
+    let daemon = Daemon::start();
+    let place = TempDir::new().unwrap();
+    let mut client = daemon.connect();
+    let session = start(&mut client, place.path(), &[("MY_API_TOKEN", VALUE)]);
+    for text in [
+        format!("```read missing/{TOKEN}\n```\n"),
+        format!("```write /dev/null/{VALUE}/{TOKEN}\nx\n```\n"),
+        format!("$ no-such-program {TOKEN} {VALUE}\n"),
+        format!("```sh {TOKEN}\ntrue\n```\n"),
+        format!("```sh {VALUE}\ntrue\n```\n"),
+        format!("```write\n{VALUE}\n```\n"),
+        format!("Only words with {TOKEN} and {VALUE}.\n"),
+    ] {
+        client.prompt(&session, &text);
+        let events = client.events_until("run_complete");
+        assert_eq!(events.last().unwrap()["payload"]["outcome"], "failed", "{text}");
+        clean(&events);
+    }
+    client.prompt(&session, "$ sleep 1000\n");
+    client.get("cancel_run", json!({"sessionId": session, "reason": format!("{VALUE} {TOKEN}")}));
+    clean(&client.events_until("run_complete"));
+    let refused = json!({"sessionId": session, "text": "$ true\n", "acceptanceCriteria": [{"id": TOKEN, "check": VALUE}]});
+    client.get("send_user_message", refused);
+    clean(&client.events_until("run_complete"));
+    nowhere_under(daemon.home.path());
+}
+
+#[test]
+fn a_secret_of_one_client_stays_one_when_another_brings_its_environment() {
+    let daemon = Daemon::start();
+    let place = TempDir::new().unwrap();
+    let mut client = daemon.connect();
+    let session = start(&mut client, place.path(), &[("MY_API_TOKEN", VALUE)]);
+    client.run(&session, "$ printf %s \"$MY_API_TOKEN\" > value\n");
+    let mut other = daemon.connect();
+    let environment = json!({"PATH": std::env::var("PATH").unwrap()});
+    other.get("attach_session", json!({"sessionId": session, "environment": environment}));
+    other.prompt(&session, "$ cat value\n");
+    let events = client.events_until("run_complete");
+    clean(&events);
+    nowhere_under(daemon.home.path());
+}
+
+#[test]
+fn after_a_crash_a_forgotten_secret_is_not_replaced_by_something_else() {
+    for (text, code) in [
+        (
+            format!("$ echo begun; until [ -e go ]; do sleep 0.01; done\n$ echo {TOKEN} > out\n"),
+            "SECRET_NOT_KEPT",
+        ),
+        (
+            format!("$ echo begun; until [ -e go ]; do sleep 0.01; done; echo {TOKEN} > out\n"),
+            "SECRET_NOT_KEPT",
+        ),
+    ] {
+        let mut daemon = Daemon::start();
+        let place = TempDir::new().unwrap();
+        let mut client = daemon.connect();
+        let session = start(&mut client, place.path(), &[]);
+        client.prompt(&session, &text);
+        client.event_of("tool_output");
+        daemon.kill();
+        daemon.revive();
+        let mut client = daemon.connect();
+        client.attach(&session, 0);
+        let asked = client.event_of("approval_required");
+        fs::write(place.path().join("go"), "").unwrap();
+        assert_eq!(client.decide(&asked, "approve")["ok"], true);
+        let events = client.events_until("run_complete");
+        let told = events.iter().any(|event| {
+            event["payload"]["code"] == code || event["payload"]["structuredError"]["type"] == code
+        });
+        assert!(told, "{events:?}");
+        let complete = &events.last().unwrap()["payload"];
+        assert_eq!(
+            (&complete["outcome"], &complete["headless"]["exitCodeHint"]),
+            (&json!("failed"), &json!(1))
+        );
+        assert!(!place.path().join("out").exists(), "something else was run");
+        clean(&events);
+        nowhere_under(daemon.home.path());
+    }
+}
+
+#[test]
+fn a_cancelled_run_leaves_no_process() {
+    let daemon = Daemon::start();
+    let (mut client, session, mark) = crowd(&daemon, "cancel");
+    client.get("cancel_run", json!({"sessionId": session}));
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled");
+    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived its run");
+}
+
+#[test]
+fn a_killed_daemon_leaves_no_process() {
+    let mut daemon = Daemon::start();
+    let (_client, _, mark) = crowd(&daemon, "kill");
+    daemon.kill();
+    wait_until("every process is gone", || marked(&mark).is_empty());
+}
+
+#[test]
+fn a_stopped_daemon_leaves_no_process() {
+    let mut daemon = Daemon::start_with(&[("PUSH_GRACE_SECONDS", "0.1")]);
+    let (_client, _, mark) = crowd(&daemon, "stop");
+    daemon.stop();
+    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived the daemon");
+}
+
+#[test]
+fn a_run_that_is_over_leaves_no_process_behind_in_the_background() {
+    let daemon = Daemon::start();
+    let mut client = daemon.connect();
+    let mark = format!("push-mark-{}-over", std::process::id());
+    let session = start(&mut client, daemon.cwd(), &[("MARK", &mark)]);
+    let complete =
+        client.run(&session, "$ setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; true\n");
+    assert_eq!(complete["outcome"], "success");
+    assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived its run");
+}
+
+/// Begins a step with processes that hide in every known way, and waits until all are there.
+fn crowd(daemon: &Daemon, name: &str) -> (Client, String, String) {
+    let mark = format!("push-mark-{}-{name}", std::process::id());
+    let mut client = daemon.connect();
+    let session = start(&mut client, daemon.cwd(), &[("MARK", &mark)]);
+    let text = "```sh\n\
+        setsid sh -c 'sleep 1001 & wait' &\n\
+        nohup sleep 1002 > /dev/null 2>&1 &\n\
+        (sh -c 'sleep 1003 &' &)\n\
+        (setsid setsid sh -c 'trap \"\" HUP INT TERM; while :; do sleep 1004; done' > /dev/null 2>&1 &)\n\
+        echo begun\n\
+        sleep 1005\n\
+        ```\n";
+    client.prompt(&session, text);
+    client.event_of("tool_output");
+    wait_until("all processes are there", || {
+        let found = marked(&mark);
+        (1001..=1005).all(|seconds| found.iter().any(|line| line.contains(&seconds.to_string())))
+    });
+    (client, session, mark)
+}
+
+/// The command lines of all processes with a mark in their environment.
+fn marked(mark: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if contains(&environment, mark.as_bytes()) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
+
+fn start(client: &mut Client, cwd: &Path, variables: &[(&str, &str)]) -> String {
+    let mut environment = json!({"PATH": std::env::var("PATH").unwrap()});
+    for (name, value) in variables {
+        environment[name] = json!(value);
+    }
+    let started = client.get("start_session", json!({"cwd": cwd, "environment": environment}));
+    started["sessionId"].as_str().unwrap().to_owned()
+}
+
+/// Sees that no secret is in what was told.
+fn clean(told: &[Value]) {
+    for value in told {
+        let text = value.to_string();
+        assert!(!text.contains(VALUE) && !text.contains(TOKEN), "a secret was told: {text}");
+    }
+}
+
+/// Sees that no file under a directory holds a secret.
+fn nowhere_under(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            nowhere_under(&path);
+        } else if kind.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            for secret in [VALUE, TOKEN] {
+                assert!(!contains(&bytes, secret.as_bytes()), "{} holds a secret", path.display());
+            }
+        }
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}

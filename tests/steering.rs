@@ -1,0 +1,108 @@
+//! What is said into a run takes its place before everything that has not begun, whatever the provider was about to do.
+
+use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
+use pushd::kernel::effect::{CallRequest, Effect, Report, Ticket, Turn};
+use pushd::kernel::event::{EventKind, Intention, Purpose};
+use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
+use pushd::kernel::limits::Limits;
+use pushd::kernel::session::{Input, Session};
+use pushd::kernel::time::Now;
+
+#[test]
+fn a_call_that_was_decided_on_before_a_message_was_heard_is_not_made() {
+    let mut run = Running::begin();
+    run.steer();
+    assert_eq!(kinds(&run.report(call())), Vec::<&str>::new());
+    let turns = turns(run.report(Report::TurnDone));
+    assert_eq!(turns.len(), 1, "the provider is asked again");
+    assert_eq!(turns[0].steers.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0]);
+    assert_eq!(kinds(&run.report(call())), ["intended", "started"]);
+}
+
+#[test]
+fn a_text_that_had_not_begun_when_a_message_came_is_not_said() {
+    let mut run = Running::begin();
+    run.steer();
+    assert_eq!(kinds(&run.report(Report::Said("late".into()))), Vec::<&str>::new());
+    assert_eq!(kinds(&run.report(Report::SayingDone(MessageId::new("a")))), Vec::<&str>::new());
+    assert_eq!(turns(run.report(Report::TurnDone))[0].done, 0);
+}
+
+#[test]
+fn a_text_that_had_begun_when_a_message_came_is_said_to_its_end() {
+    let mut run = Running::begin();
+    assert_eq!(kinds(&run.report(Report::Said("one ".into()))), ["said"]);
+    run.steer();
+    assert_eq!(kinds(&run.report(Report::Said("two".into()))), ["said"]);
+    assert_eq!(kinds(&run.report(Report::SayingDone(MessageId::new("a")))), ["done saying"]);
+    let turn = turns(run.report(Report::TurnDone)).remove(0);
+    assert_eq!((turn.done, turn.steers[0].0), (1, 1));
+}
+
+/// A session whose provider has its first turn.
+struct Running(Session);
+
+impl Running {
+    fn begin() -> Self {
+        let mut running = Self(Session::new(Limits::default()));
+        running.ask(Command::Open(Box::default()));
+        let prompt = Prompt {
+            run: run(),
+            message: MessageId::new("m"),
+            text: "text".into(),
+            criteria: Vec::new(),
+            time_limit: None,
+            fingerprint: Fingerprint(1),
+        };
+        assert_eq!(turns(running.ask(Command::Prompt(Box::new(prompt)))).len(), 1);
+        running
+    }
+
+    fn steer(&mut self) {
+        let steer = Steer { message: MessageId::new("s"), text: "first".into(), fingerprint: Fingerprint(2) };
+        assert!(turns(self.ask(Command::Steer(Box::new(steer)))).is_empty());
+    }
+
+    fn ask(&mut self, command: Command) -> Vec<Effect> {
+        let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
+        self.0.apply(Input::Command { ticket: Ticket(1), caller, command }, Now(1))
+    }
+
+    fn report(&mut self, report: Report) -> Vec<Effect> {
+        self.0.apply(Input::Report { run: run(), report }, Now(1))
+    }
+}
+
+fn run() -> RunId {
+    RunId::new("r")
+}
+
+fn call() -> Report {
+    let intention =
+        Intention { call: CallId::new("c"), tool: "t".into(), args: Json::new("{}"), purpose: Purpose::Work };
+    Report::Call(Box::new(CallRequest { intention, ask: None }))
+}
+
+fn turns(effects: Vec<Effect>) -> Vec<Turn> {
+    effects
+        .into_iter()
+        .filter_map(|effect| if let Effect::Turn(turn) = effect { Some(*turn) } else { None })
+        .collect()
+}
+
+fn kinds(effects: &[Effect]) -> Vec<&'static str> {
+    let kept = effects
+        .iter()
+        .filter_map(|effect| if let Effect::Persist(event) = effect { Some(event) } else { None });
+    kept.map(|event| {
+        let kind = &event.kind;
+        let known = [
+            (matches!(kind, EventKind::Said { .. }), "said"),
+            (matches!(kind, EventKind::SayingDone { .. }), "done saying"),
+            (matches!(kind, EventKind::CallIntended(_)), "intended"),
+            (matches!(kind, EventKind::CallStarted { .. }), "started"),
+        ];
+        known.iter().find(|(is, _)| *is).map_or("something else", |(_, word)| *word)
+    })
+    .collect()
+}

@@ -1,0 +1,226 @@
+//! The client at a real terminal: questions, keys and signals as a person meets them.
+//!
+//! The terminal is tmux's; without it these tests say so and show nothing.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(unix)]
+
+#[path = "support/schemas.rs"]
+mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
+
+#[path = "cli/home.rs"]
+mod home;
+
+use std::process::Command;
+
+use home::{Home, until};
+
+#[test]
+fn a_question_is_answered_at_the_prompt() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$? echo went'");
+    terminal.until("go ahead? [y/n]");
+    terminal.type_line("perhaps");
+    terminal.until("[y/n] perhaps\ngo ahead? [y/n]");
+    terminal.type_line("y");
+    terminal.until("success: 1 step done");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("approved by cli\n  went\n"), "{screen}");
+}
+
+#[test]
+fn a_no_at_the_prompt_denies() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$? echo went'");
+    terminal.until("go ahead? [y/n]");
+    terminal.type_line("n");
+    let screen = terminal.until("done 3");
+    assert!(screen.contains("denied by cli") && !screen.contains("  went"), "{screen}");
+}
+
+#[test]
+fn what_was_typed_before_a_question_does_not_answer_it() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done\n$? echo went'");
+    terminal.until("  begun");
+    terminal.type_line("y");
+    terminal.home.write("go", "");
+    terminal.until("go ahead? [y/n]");
+    assert_eq!(terminal.home.json(&["approvals", "--json"])["approvals"].as_array().unwrap().len(), 1);
+    terminal.type_line("n");
+    terminal.until("done 3");
+}
+
+#[test]
+fn ctrl_c_cancels_and_reports() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ echo begun; sleep 1000'");
+    terminal.until("  begun");
+    terminal.press("C-c");
+    let screen = terminal.until("done 2");
+    assert!(screen.contains("cancelling; once more leaves at once"), "{screen}");
+    assert!(screen.contains("\ncancelled by cli\n"), "{screen}");
+}
+
+#[test]
+fn ctrl_c_at_a_question_cancels_too() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$? echo went'");
+    terminal.until("go ahead? [y/n]");
+    terminal.press("C-c");
+    let screen = terminal.until("done 2");
+    assert!(!screen.contains("  went"), "{screen}");
+}
+
+#[test]
+fn in_an_attached_session_a_line_is_a_message_and_an_answer() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.ok(&["run", "$ echo one"]);
+    terminal.type_line("push attach");
+    terminal.until("success: 1 step done");
+    terminal.type_line("$ echo two; echo three");
+    terminal.until("  two\n  three\n");
+    terminal.type_line("$? echo four");
+    terminal.until("go ahead? [y/n]");
+    terminal.type_line("y");
+    terminal.until("  four\n");
+    terminal.type_line("$ echo five; sleep 1000");
+    terminal.until("  five\n");
+    terminal.press("C-c");
+    terminal.until("\ncancelled by cli\n");
+    terminal.press("C-d");
+    terminal.until("done 0");
+    let sessions = terminal.home.json(&["sessions", "--json"]);
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_killed_daemon_is_told_and_the_step_asked_about() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ echo begun; test -e go || sleep 1000; echo ended'");
+    terminal.until("  begun");
+    terminal.home.kill_daemon();
+    terminal.until("which one? [run_again/skip/stop]");
+    terminal.home.write("go", "");
+    terminal.type_line("run");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("connected again") && screen.contains("  ended\n"), "{screen}");
+}
+
+#[test]
+fn stopping_says_what_it_waits_for() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.detached("$ echo begun > begun; until test -e go; do sleep 0.01; done");
+    terminal.home.until_written("begun", "begun");
+    terminal.type_line("push daemon stop");
+    terminal.until("waiting for a run to finish (0 s)");
+    terminal.home.write("go", "");
+    terminal.until("pushd has stopped");
+    terminal.until("done 0");
+}
+
+#[test]
+fn colours_are_used_and_can_be_refused() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ true'");
+    terminal.until("done 0");
+    assert!(terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
+    terminal.type_line("clear; NO_COLOR=1 push log");
+    terminal.until("> $ true");
+    terminal.until("done 0");
+    assert!(!terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
+}
+
+#[test]
+fn hostile_output_does_not_act_on_the_terminal() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line(r#"push run '$ printf "a\033[2J\033]0;stolen\007b\033[8mc\n"'"#);
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("push run") && screen.contains("  abc\n"), "{screen}");
+    assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
+}
+
+/// How tmux writes what is green at the end of the run.
+const GREEN: &str = "\u{1b}[32m";
+
+/// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.
+struct Terminal {
+    home: Home,
+    socket: String,
+}
+
+impl Terminal {
+    fn open() -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            skip::skip("terminal tests: tmux is missing");
+            return None;
+        }
+        let home = Home::new();
+        let socket = home.path().join("tmux").display().to_string();
+        let terminal = Self { home, socket };
+        let programs =
+            std::path::Path::new(env!("CARGO_BIN_EXE_push")).parent().unwrap().display().to_string();
+        let path = format!("PATH={programs}:{}", std::env::var("PATH").unwrap_or_default());
+        let home = format!("HOME={}", terminal.home.path().display());
+        let shell = ["env", "-i", &path, &home, "TERM=screen", "PS1=", "ENV=", "/bin/sh", "-i"].join(" ");
+        let place = terminal.home.path().display().to_string();
+        terminal.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            "120",
+            "-y",
+            "50",
+            "-c",
+            &place,
+            &shell,
+        ]);
+        Some(terminal)
+    }
+
+    /// Types a command, or an answer, and presses Enter.
+    fn type_line(&self, line: &str) {
+        let line = if line.starts_with("push ") || line.contains(" push ") {
+            format!("{line}; echo done $?")
+        } else {
+            line.to_owned()
+        };
+        self.tmux(&["send-keys", "-l", &line]);
+        self.press("Enter");
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    /// Waits for a text on the screen and returns the whole screen.
+    fn until(&self, text: &str) -> String {
+        let mut screen = String::new();
+        until(&format!("{text:?} on the screen"), || {
+            screen = self.screen(&[]);
+            screen.contains(text)
+        });
+        screen
+    }
+
+    fn screen(&self, flags: &[&str]) -> String {
+        self.tmux(&[&["capture-pane", "-p", "-J"], flags].concat())
+    }
+
+    fn tmux(&self, words: &[&str]) -> String {
+        let output = Command::new("tmux").arg("-S").arg(&self.socket).args(words).output().expect("tmux");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.screen(&[]));
+        }
+        self.tmux(&["kill-server"]);
+    }
+}
