@@ -81,7 +81,8 @@ pub(super) async fn messages(
     let mut page = MessagePage { messages: Vec::new(), next_after: after, done: false };
     let mut transcript = Transcript::default();
     let mut seen = after;
-    while page.messages.len() < limit as usize {
+    let mut whole = 0;
+    loop {
         let read =
             server.hub().world().journal.page(session.clone(), seen, PAGE_BYTES).await.map_err(unreadable)?;
         let lines = read.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n'));
@@ -92,19 +93,22 @@ pub(super) async fn messages(
                 continue;
             }
             seen = event.seq;
-            if let Some(message) = transcript.take(&event) {
-                page.next_after = message.seq;
-                page.messages.push(message);
-                if page.messages.len() >= limit as usize {
-                    break;
+            page.messages.extend(transcript.take(&event));
+            // No page begins in the middle of a text: this one goes on to its end.
+            if !transcript.is_saying() {
+                (whole, page.next_after) = (page.messages.len(), seen);
+                if whole >= limit as usize {
+                    return Ok(encode::messages(&page));
                 }
             }
         }
         if !read.more {
-            page.done = page.messages.len() < limit as usize;
             break;
         }
     }
+    // What was said into a text that is not whole yet comes with it, on a later page.
+    page.messages.truncate(whole);
+    page.done = true;
     Ok(encode::messages(&page))
 }
 

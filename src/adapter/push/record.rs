@@ -96,6 +96,11 @@ pub struct Transcript {
 }
 
 impl Transcript {
+    /// Tells whether a text of the assistant has begun and is not whole.
+    pub const fn is_saying(&self) -> bool {
+        !self.saying.is_empty()
+    }
+
     /// Takes an event, and returns the message that it completes.
     pub fn take(&mut self, event: &Event) -> Option<MessageRow> {
         let (role, message, text) = match &event.kind {

@@ -22,7 +22,7 @@ use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
 use crate::journal::{Batch, CommitError, Create, Durability, Meta};
-use crate::kernel::command::{Command, Phase};
+use crate::kernel::command::{Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
@@ -215,7 +215,9 @@ impl Lane {
 
     fn asked(&mut self, asked: Asked) {
         let Asked { caller, command, respond, outbox, environment } = asked;
-        if let Some(environment) = environment {
+        // Who only watches has no say in how steps are run.
+        let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
+        if let Some(environment) = environment.filter(|_| !watches) {
             self.memory.learn(environment);
         }
         let command = self.memory.make_safe(command);
