@@ -90,6 +90,16 @@ impl Home {
         line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0
     }
 
+    /// The processor time that the daemon has used, in seconds.
+    pub(crate) fn processor(&self) -> f64 {
+        let pid = self.child.as_ref().expect("a daemon").id();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
+        let (_, fields) = stat.rsplit_once(')').expect("its name");
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        // The system counts in hundredths of a second here, whatever its clock does.
+        ticks.map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
+    }
+
     fn socket(&self) -> PathBuf {
         self.place.path().join(".push/run/pushd.sock")
     }

@@ -25,6 +25,8 @@ pub(crate) fn measure(table: &mut Table) {
             said.rate(),
             ("the same lines through bare sockets", said.raw_rate()),
         );
+        let cost = format!("words said, to {each}: processor time an event");
+        table.alone(cost, "µs", said.cost);
         let step = format!("$ yes 'a line of output, neither short nor long' | head -c {output}\n");
         let printed = live(&step, listeners);
         table.beside(
@@ -71,6 +73,8 @@ struct Live {
     listeners: usize,
     took: Duration,
     raw: Duration,
+    /// The processor time of the daemon for each line, in microseconds.
+    cost: f64,
 }
 
 impl Live {
@@ -101,9 +105,12 @@ fn live(message: &str, listeners: usize) -> Live {
     let mut took = Vec::new();
     let mut kept = Vec::new();
     let mut lines = 0;
+    let mut costs = Vec::new();
     for _ in 0..ROUNDS {
         let session = home.session(&mut home.connect());
+        let before = home.processor();
         let ran = run(&home, &session, message, listeners);
+        costs.push((home.processor() - before) * 1e6 / ran.lines as f64);
         lines = ran.lines;
         took.push(ran.took.as_secs_f64());
         kept.clear();
@@ -111,7 +118,7 @@ fn live(message: &str, listeners: usize) -> Live {
     }
     let raw = median((0..ROUNDS).map(|_| pump(&kept, listeners).as_secs_f64()).collect());
     let (took, raw) = (Duration::from_secs_f64(median(took)), Duration::from_secs_f64(raw));
-    Live { lines, bytes: kept.len(), listeners, took, raw }
+    Live { lines, bytes: kept.len(), listeners, took, raw, cost: median(costs) }
 }
 
 /// Runs a message before listeners, and tells how long it took until all of them had everything.
