@@ -36,7 +36,7 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     let before = memory(&mut watcher);
     // Far more than the daemon may hold for anybody, in words and in the output of a step.
     let prose = "many words that are said one after the other ".repeat(1_000);
-    let step = "$ yes 'a line of output that is neither short nor long' | head -c 32000000\n";
+    let step = "$ yes 'a line of output that is neither short nor long' | head -c 48000000\n";
     let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.story())).collect();
     let prompt = json!({"sessionId": session, "text": format!("{prose}\n\n{step}")});
     say(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
@@ -44,9 +44,10 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     for listening in listening {
         assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
     }
-    assert!(driven.bytes > 32_000_000, "{driven:?}");
+    assert!(driven.bytes > 48_000_000, "{driven:?}");
+    // It grows as far for twice as much output; held for the stuck one, the output alone would be twice the bound.
     let grown = memory(&mut watcher).max(peak(&daemon)).saturating_sub(before);
-    assert!(grown < 16 * MIB, "grown by {} KiB at its peak", grown / 1024);
+    assert!(grown < 24 * MIB, "grown by {} KiB at its peak", grown / 1024);
     // It was not forgotten either: its events wait for it in the journal.
     assert_eq!(stuck.story(), driven, "the late one misses nothing");
 }
