@@ -11,14 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::feed::{Block, Feed};
 use super::hub::Hub;
 use super::outbox::{Out, Outbox};
-use crate::journal::{Page, ReadError};
 use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
 
@@ -58,8 +56,6 @@ struct Listening {
     feed: Arc<Feed>,
     seen: Seq,
     found: Vec<Bytes>,
-    /// What follows a position in the journal, read while what comes before it is written.
-    ahead: Option<(Seq, JoinHandle<Result<Page, ReadError>>)>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -98,7 +94,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 Out::Subscribe { feed, after } => {
                     // Whatever was found for an earlier place is found again from the new one.
                     self.listening.retain(|known| known.feed.session() != feed.session());
-                    self.listening.push(Listening { feed, seen: after, found: Vec::new(), ahead: None });
+                    self.listening.push(Listening { feed, seen: after, found: Vec::new() });
                 }
                 Out::Follow(feed) => {
                     let known = self.listening.iter_mut();
@@ -151,21 +147,12 @@ impl Listening {
         Ok(())
     }
 
-    async fn page(&mut self, limit: usize, hub: &Hub) -> io::Result<Vec<Block>> {
+    async fn page(&self, limit: usize, hub: &Hub) -> io::Result<Vec<Block>> {
         let session = self.feed.session().clone();
-        let page = match self.ahead.take() {
-            Some((from, reading)) if from == self.seen => reading.await.unwrap_or(Err(ReadError::GivenUp)),
-            Some(_) | None => hub.world().journal.page(session.clone(), self.seen, limit).await,
-        };
-        let page = page.map_err(|error| {
+        let page = hub.world().journal.page(session.clone(), self.seen, limit).await.map_err(|error| {
             warn!(%session, %error, "a listener could not be fed from the journal");
             io::Error::other(error)
         })?;
-        if let Some(from) = page.blocks.last().filter(|_| page.more).map(|block| block.last) {
-            let journal = hub.world().journal.clone();
-            let reading = async move { journal.page(session, from, limit).await };
-            self.ahead = Some((from, tokio::spawn(reading)));
-        }
         let blocks = page.blocks.into_iter();
         Ok(blocks.map(|block| Block { first: block.first, last: block.last, lines: block.bytes }).collect())
     }

@@ -112,11 +112,12 @@ impl Command {
             | Self::Unqueue { .. }
             | Self::ListQueue
             | Self::Attach { .. }
+            | Self::Detach
             | Self::Describe
             | Self::ListGates
             | Self::Rename { .. }
             | Self::End => Urgency::Ordinary,
-            Self::Steer(_) | Self::Decide(_) | Self::Cancel { .. } | Self::Detach => Urgency::Control,
+            Self::Steer(_) | Self::Decide(_) | Self::Cancel { .. } => Urgency::Control,
         }
     }
 }
