@@ -40,7 +40,7 @@ fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
     let listening: Vec<_> = others.into_iter().map(|other| thread::spawn(move || other.story())).collect();
     let prompt = json!({"sessionId": session, "text": format!("{prose}\n\n{step}")});
     say(&mut driver.stream, request("send_user_message", &prompt).as_bytes());
-    let driven = driver.story();
+    let driven = driver.checked_story();
     for listening in listening {
         assert_eq!(listening.join().expect("a listener"), driven, "the same story for everybody");
     }
@@ -237,6 +237,7 @@ impl Listener {
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).expect("a line");
+            schemas::check_line(line.trim_end());
             let line = serde_json::from_str(&line).expect("JSON");
             if wanted(&line) {
                 return line;
@@ -245,7 +246,16 @@ impl Listener {
     }
 
     /// Reads the events of a run to its end; every number must follow the one before.
-    fn story(mut self) -> Story {
+    fn story(self) -> Story {
+        self.story_with(|_| ())
+    }
+
+    /// The same, with every line held to the schemas: who has the same story has had the same lines.
+    fn checked_story(self) -> Story {
+        self.story_with(|line| schemas::check_line(std::str::from_utf8(line).expect("UTF-8").trim_end()))
+    }
+
+    fn story_with(mut self, check: impl Fn(&[u8])) -> Story {
         let mut digest = DefaultHasher::new();
         let mut story = Story { events: 0, first: 0, last: 0, bytes: 0, digest: 0 };
         let mut line = Vec::new();
@@ -254,6 +264,7 @@ impl Listener {
             line.clear();
             self.lines.read_until(b'\n', &mut line).expect("a line");
             assert!(!line.is_empty(), "the daemon has closed the connection after {story:?}");
+            check(&line);
             let Some(seq) = seq(&line) else { continue };
             running |= has(&line, b"\"type\":\"user_message\"");
             if !running {
