@@ -32,6 +32,7 @@
 mod apply;
 mod check;
 mod error;
+mod files;
 mod merge;
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -48,7 +49,7 @@ mod tests;
 mod writer;
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -65,6 +66,7 @@ pub use record::{
     Batch, Block, Checkpoint, Create, Durability, ListQuery, Merged, Meta, Options, Page, Stats, Stored,
 };
 
+use files::Ground;
 use reader::Readers;
 use writer::{Counters, Task, Writer};
 
@@ -92,29 +94,32 @@ impl Journal {
     /// It blocks, and everything that it finds is synced when it returns. A database of a newer major schema is left
     /// as it is.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        let database = dir.join(DATABASE);
-        let log = dir.join(LOG);
+        Self::open_on(Ground::real(dir), options)
+    }
+
+    /// Opens the journal on any ground.
+    fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
+        let (database, log) = (ground.path(DATABASE), ground.path(LOG));
         os::prepare(&database).map_err(OpenError::io("prepare", &database))?;
-        let connection = schema::open(&database, &options)?;
-        let handle =
-            OpenOptions::new().read(true).write(true).open(&log).map_err(OpenError::io("open", &log))?;
-        handle.sync_data().map_err(OpenError::io("sync", &log))?;
-        os::sync_directory(dir).map_err(OpenError::io("sync", dir))?;
-        Self::start(database, log, connection, options, Box::new(move || handle.sync_data()))
+        let connection = schema::open(&database, ground.layer.as_deref(), &options)?;
+        let handle = (ground.open)(&log).map_err(OpenError::io("open", &log))?;
+        handle.sync().map_err(OpenError::io("sync", &log))?;
+        os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
+        Self::start(&ground, connection, options, Box::new(move || handle.sync()))
     }
 
     /// Starts the writer on an open database; `sync` makes the log durable.
     fn start(
-        database: PathBuf,
-        log: PathBuf,
+        ground: &Ground,
         connection: rusqlite::Connection,
         options: Options,
         sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
+        let (database, log) = (ground.path(DATABASE), ground.path(LOG));
         let sessions = schema::sessions(&connection)
             .map_err(|source| OpenError::Sqlite { path: database.clone(), source })?;
         let counters = Arc::new(Counters::starting_with(sessions));
-        let readers = Arc::new(Readers::new(database.clone(), &options));
+        let readers = Arc::new(Readers::new(database.clone(), ground.layer.clone(), &options));
         let (tasks, inbox) = mpsc::channel();
         let writer = Writer::new(connection, sync, options, Arc::clone(&counters));
         let thread = thread::Builder::new()

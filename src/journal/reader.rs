@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use super::apply;
 use super::check;
 use super::error::ReadError;
+use super::files;
 use super::record::{Block, Checkpoint, ListQuery, Meta, Options, Page, Stored};
 use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
@@ -22,6 +23,7 @@ use crate::kernel::time::Now;
 /// The connections for reading.
 pub(super) struct Readers {
     path: PathBuf,
+    layer: Option<String>,
     busy_timeout: Duration,
     count: u32,
     permits: Arc<Semaphore>,
@@ -29,10 +31,11 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, options: &Options) -> Self {
+    pub(super) fn new(path: PathBuf, layer: Option<String>, options: &Options) -> Self {
         let count = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
-        Self { path, busy_timeout: options.busy_timeout, count, permits, idle: Mutex::new(Vec::new()) }
+        let idle = Mutex::new(Vec::new());
+        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, idle }
     }
 
     /// Runs `job` on a connection, away from the threads of the runtime.
@@ -81,7 +84,7 @@ impl Readers {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
+        let connection = files::connect(&self.path, flags, self.layer.as_deref())?;
         connection.busy_timeout(self.busy_timeout)?;
         // Blocks are copied out once and not looked at again.
         connection.pragma_update(None, "cache_size", -512)?;

@@ -9,14 +9,15 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::error::OpenError;
+use super::files;
 use super::record::Options;
 
 /// Opens the database for the writer and brings it to the newest schema.
-pub(super) fn open(path: &Path, options: &Options) -> Result<Connection, OpenError> {
+pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Result<Connection, OpenError> {
     let failed = OpenError::sqlite(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(&failed)?;
+    let mut connection = files::connect(path, flags, layer).map_err(&failed)?;
     connection.busy_timeout(options.busy_timeout).map_err(&failed)?;
     // Closing the last connection moves the log into the database: not before it is known to be ours.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Makes sure that `path` is a file which its owner alone may open; SQLite gives the log the same mode.
@@ -25,4 +25,19 @@ pub(super) fn prepare(path: &Path) -> io::Result<()> {
 /// Makes the names in `dir` durable.
 pub(super) fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+/// Opens a file for its owner alone, and makes it when it is not there.
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Reads at a position, without moving another.
+pub(super) fn read_at(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    file.read_at(into, at)
+}
+
+/// Writes at a position, without moving another.
+pub(super) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<usize> {
+    file.write_at(bytes, at)
 }

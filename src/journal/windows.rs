@@ -1,7 +1,8 @@
 //! Files of the journal on Windows: the state directory's access list is what guards them.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::windows::fs::FileExt;
 use std::path::Path;
 
 /// Makes sure that `path` is a file; it inherits its access list from the state directory.
@@ -19,4 +20,19 @@ pub(super) fn prepare(path: &Path) -> io::Result<()> {
 /// Does nothing: NTFS journals names by itself and has no call to sync a directory.
 pub(super) fn sync_directory(_dir: &Path) -> io::Result<()> {
     Ok(())
+}
+
+/// Opens a file, and makes it when it is not there.
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Reads at a position.
+pub(super) fn read_at(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    file.seek_read(into, at)
+}
+
+/// Writes at a position.
+pub(super) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<usize> {
+    file.seek_write(bytes, at)
 }

@@ -44,10 +44,10 @@ impl Place {
         sync: impl FnMut() -> io::Result<()> + Send + 'static,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let (database, log) = (dir.path().join(DATABASE), dir.path().join(LOG));
-        let connection = schema::open(&database, &options).expect("a database");
+        let ground = Ground::real(dir.path());
+        let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let journal = Journal::start(database, log, connection, options, Box::new(sync)).expect("a journal");
+        let journal = Journal::start(&ground, connection, options, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
 
