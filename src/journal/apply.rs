@@ -71,7 +71,7 @@ pub(super) fn insert_block(
             numbers.count,
             numbers.prev,
             numbers.checksum,
-            numbers.seal(session),
+            numbers.seal(session, bytes),
             bytes
         ])?;
     Ok(())

@@ -21,7 +21,10 @@ pub(super) fn chain(prev: u32, bytes: &[u8]) -> u32 {
 }
 
 /// The numbers of a block, as stored.
-#[derive(Debug, Clone, Copy)]
+///
+/// A block that counts no events is a splice: it stands where events were lost and says so in its bytes. What follows it
+/// continues from its checksum, which is that of the history as it was; its seal covers its bytes instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) first: u64,
     pub(super) last: u64,
@@ -31,8 +34,15 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Covers the numbers and the session which they belong to.
-    pub(super) fn seal(&self, session: &SessionId) -> u32 {
+    /// Tells whether the block stands for events that were lost.
+    pub(super) const fn is_splice(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Covers the numbers and the session which they belong to, and of a splice the bytes, which no chain covers.
+    ///
+    /// The bytes of an ordinary block are not looked at.
+    pub(super) fn seal(&self, session: &SessionId, bytes: &[u8]) -> u32 {
         let mut hasher = Hasher::new();
         hasher.update(session.as_str().as_bytes());
         hasher.update(&self.first.to_be_bytes());
@@ -40,12 +50,20 @@ impl Numbers {
         hasher.update(&self.count.to_be_bytes());
         hasher.update(&self.prev.to_be_bytes());
         hasher.update(&self.checksum.to_be_bytes());
+        if self.is_splice() {
+            hasher.update(bytes);
+        }
         hasher.finalize()
     }
 
     /// Returns whether the block is the one that was written after a history with the chain `prev`.
     pub(super) fn prove(&self, session: &SessionId, seal: u32, prev: u32, bytes: &[u8]) -> bool {
-        self.prev == prev && self.seal(session) == seal && chain(prev, bytes) == self.checksum
+        self.prev == prev && self.stands(session, seal, bytes)
+    }
+
+    /// Returns whether the block is one that was written, whatever came before it.
+    pub(super) fn stands(&self, session: &SessionId, seal: u32, bytes: &[u8]) -> bool {
+        self.seal(session, bytes) == seal && (self.is_splice() || chain(self.prev, bytes) == self.checksum)
     }
 }
 

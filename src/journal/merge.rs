@@ -74,6 +74,7 @@ pub(super) struct Merge {
 struct Head {
     first: u64,
     last: u64,
+    /// How large it is; what stands for lost events is never small.
     size: usize,
     /// Whether the bytes end in a line feed, so that others may follow them.
     ends: bool,
@@ -107,7 +108,8 @@ impl Merge {
 
     fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {
         let mut statement = connection.prepare_cached(
-            "SELECT first, last, length(bytes), length(bytes) < ?4 AND substr(bytes, -1) = x'0a'
+            "SELECT first, last, CASE count WHEN 0 THEN ?4 ELSE length(bytes) END,
+                    length(bytes) < ?4 AND substr(bytes, -1) = x'0a' AND count > 0
              FROM block WHERE session = ?1 AND first >= ?2 AND last <= ?3 ORDER BY first LIMIT ?5",
         )?;
         let at = row::signed(self.at);

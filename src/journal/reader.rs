@@ -259,7 +259,7 @@ fn start(
     after: Seq,
 ) -> Result<(i64, u32), ReadError> {
     let mut statement = connection.prepare_cached(
-        "SELECT first, last, count, prev, checksum, seal
+        "SELECT first, last, count, prev, checksum, seal, CASE count WHEN 0 THEN bytes ELSE x'' END
          FROM block WHERE session = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 2",
     )?;
     let mut rows = statement.query(params![key, row::signed(after.number())])?;
@@ -267,7 +267,7 @@ fn start(
     while let Some(row) = rows.next()? {
         let (numbers, seal) = row::numbers(row)?;
         // A wrong number here would pass over events without a word.
-        if numbers.seal(session) != seal {
+        if numbers.seal(session, row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?) != seal {
             return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
         }
         match begin {
