@@ -16,10 +16,13 @@ use super::hub::Hub;
 use super::os;
 use super::server::Server;
 use super::world::{Closing, World};
+use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
-use crate::journal::{CommitError, Journal, OpenError, Options};
-use crate::kernel::id::ParticipantId;
+use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
+use crate::kernel::event::{Event, EventKind, LossCause};
+use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
@@ -79,7 +82,8 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
-    let journal = Journal::open(&config.paths.state, Options::default())?;
+    let options = Options { boot: os::boot(), lost_line, ..Options::default() };
+    let journal = Journal::open(&config.paths.state, options)?;
     let world = Arc::new(World {
         limits: config.limits,
         clock: Clock::start(),
@@ -106,6 +110,19 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     listener.retire();
     info!("daemon ended");
     Ok(())
+}
+
+/// Spells lost events as the event that stands for them.
+fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let cause = match loss.cause {
+        Cause::Damage => LossCause::Damage,
+        Cause::Power => LossCause::Power,
+        Cause::Retention => LossCause::Retention,
+    };
+    let kind = EventKind::Lost { after: loss.after, cause };
+    let mut line = Vec::new();
+    encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
+    line
 }
 
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {

@@ -18,6 +18,13 @@ pub(super) fn resident_bytes() -> u64 {
     kibibytes.unwrap_or_default() * 1024
 }
 
+/// Names the time since the machine was started; zero where the system does not say.
+pub(super) fn boot() -> u128 {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
 /// Makes a directory for its owner alone, and closes one that is too open.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;

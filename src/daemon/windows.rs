@@ -13,6 +13,11 @@ pub(super) const fn resident_bytes() -> u64 {
     0
 }
 
+/// Names the time since the machine was started; zero, as the system does not say.
+pub(super) const fn boot() -> u128 {
+    0
+}
+
 /// Makes a directory; a profile's directories belong to its owner already.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
