@@ -63,7 +63,8 @@ use crate::kernel::id::{Fingerprint, Seq, SessionId};
 
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use record::{
-    Batch, Block, Checkpoint, Create, Durability, ListQuery, Merged, Meta, Options, Page, Stats, Stored,
+    Batch, Block, Checkpoint, Create, Durability, Lines, ListQuery, Merged, Meta, Options, Page, Stats,
+    Stored,
 };
 
 use files::Ground;
@@ -184,6 +185,20 @@ impl Journal {
     /// The first block may begin with events up to `after`, as blocks are merged; the caller skips them.
     pub async fn page(&self, session: SessionId, after: Seq, max_bytes: usize) -> Result<Page, ReadError> {
         self.shared.readers.run(move |connection| reader::page(connection, &session, after, max_bytes)).await
+    }
+
+    /// Reads the lines of the events after `after`, for somebody who only passes them on.
+    ///
+    /// A page is large as long as few are out, and else about `small`. A spent page lends its memory to the new one.
+    pub async fn lines(
+        &self,
+        session: SessionId,
+        after: Seq,
+        small: usize,
+        spent: Option<Lines>,
+    ) -> Result<Lines, ReadError> {
+        let page = self.shared.readers.page(spent, small);
+        self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page)).await
     }
 
     /// Lists sessions, the newest updated first.
