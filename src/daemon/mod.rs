@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod clock;
 mod connection;
 mod feed;
+mod guesses;
 pub mod hub;
 pub mod lane;
 pub mod life;
