@@ -41,6 +41,26 @@ pub enum Signal {
     Stop,
 }
 
+/// How many descriptors the daemon may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// How many it might have had when it was started, which is what its steps get.
+    pub(super) before: u64,
+    /// How many it may have.
+    pub(super) limit: u64,
+}
+
+impl Descriptors {
+    /// How many connections leave enough for the journal and for steps.
+    fn connections(self) -> usize {
+        let spare = (self.limit / 4).min(SPARE);
+        usize::try_from(self.limit - spare).unwrap_or(usize::MAX)
+    }
+}
+
+/// As many descriptors as no crowd of clients can take.
+const SPARE: u64 = 256;
+
 /// Why a daemon could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -74,18 +94,23 @@ pub enum RunError {
 /// Runs a daemon until it is asked to stop.
 ///
 /// `ready` is called when clients can connect.
-pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
+pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
     let journal = Journal::open(&config.paths.state, Options::default())?;
+    let descriptors = os::raise_descriptors();
+    if let Some(descriptors) = descriptors {
+        config.limits.connections = config.limits.connections.min(descriptors.connections());
+    }
+    let local = Local::this_program().map_err(io_error("find", Path::new("this program")))?;
     let world = Arc::new(World {
         limits: config.limits,
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
-        local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
+        local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::life::Signal;
+use super::life::{Descriptors, Signal};
 
 /// Returns how much memory the daemon holds, as the system counts it; zero where it does not say.
 pub(super) fn resident_bytes() -> u64 {
@@ -16,6 +17,15 @@ pub(super) fn resident_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     kibibytes.unwrap_or_default() * 1024
+}
+
+/// Raises the number of descriptors that the daemon may have as far as it is its own to raise.
+///
+/// Each client is one, and the common default of 1,024 is meant for programs which wait with `select`.
+pub(super) fn raise_descriptors() -> Option<Descriptors> {
+    let (before, most) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok();
+    Some(Descriptors { before, limit: if raised { most } else { before } })
 }
 
 /// Makes a directory for its owner alone, and closes one that is too open.
