@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -28,11 +29,16 @@ pub(super) fn raise_descriptors() -> Option<Descriptors> {
     Some(Descriptors { before, limit: if raised { most } else { before } })
 }
 
-/// Makes a directory for its owner alone, and closes one that is too open.
+/// Makes a directory for its owner alone, and closes one that is too open; one of somebody else is refused.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let mode = fs::metadata(path)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let there = fs::metadata(path)?;
+    // Its owner could put another in its place at any time, also where we may write to it.
+    if there.uid() != geteuid().as_raw() {
+        let text = format!("{} belongs to another user (uid {})", path.display(), there.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if there.mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
