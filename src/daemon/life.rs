@@ -53,12 +53,15 @@ pub(super) struct Descriptors {
 impl Descriptors {
     /// How many connections leave enough for the journal and for steps.
     fn connections(self) -> usize {
-        let spare = (self.limit / 4).min(SPARE);
-        usize::try_from(self.limit - spare).unwrap_or(usize::MAX)
+        let rest = self.limit.saturating_sub(OWN);
+        usize::try_from(rest - (rest / 2).min(SPARE)).unwrap_or(usize::MAX)
     }
 }
 
-/// As many descriptors as no crowd of clients can take.
+/// How many descriptors the daemon has open itself, at most: its journal, its log, its runtime.
+const OWN: u64 = 32;
+
+/// How many no crowd of clients can take from steps.
 const SPARE: u64 = 256;
 
 /// Why a daemon could not run.
