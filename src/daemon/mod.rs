@@ -14,6 +14,8 @@ pub mod lane;
 pub mod life;
 pub mod mint;
 pub mod outbox;
+#[cfg(test)]
+mod panic_tests;
 mod reading;
 mod requests;
 pub mod server;
