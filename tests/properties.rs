@@ -40,6 +40,12 @@ fn an_event_that_can_be_read_is_written_so_that_it_reads_the_same() {
 }
 
 #[test]
+fn whatever_happened_to_its_files_the_journal_serves_what_was_written() {
+    // Each input is a journal that is opened twice.
+    holds_for_some("recovery", RUNS / 30);
+}
+
+#[test]
 fn a_text_cut_anywhere_is_redacted_as_the_whole() {
     holds_for_all("redaction");
 }
@@ -58,6 +64,11 @@ fn every_folder_of_the_corpus_has_its_body() {
 
 /// Feeds a body with the files of its corpus, then with changes of them.
 fn holds_for_all(name: &str) {
+    holds_for_some(name, RUNS);
+}
+
+/// The same, with another number of changes where the environment names none.
+fn holds_for_some(name: &str, runs: u64) {
     let body = bodies::ALL.iter().find(|(known, _)| *known == name).expect("a body").1;
     let mut inputs: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(corpus().join(name))
         .expect("a corpus")
@@ -70,7 +81,7 @@ fn holds_for_all(name: &str) {
         told(&path.display().to_string(), input, body);
     }
     let first = number("PUSH_FUZZ_SEED").unwrap_or(1);
-    let runs = number("PUSH_FUZZ_RUNS").unwrap_or(RUNS);
+    let runs = number("PUSH_FUZZ_RUNS").unwrap_or(runs);
     println!("{name}: {} files, then {runs} changes from seed {first} on", inputs.len());
     for seed in first..first + runs {
         let input = changed(&inputs, &mut Random::new(seed));

@@ -17,6 +17,7 @@ mod json;
 #[path = "../support/random.rs"]
 pub(crate) mod random;
 pub(crate) mod record;
+pub(crate) mod recovery;
 pub(crate) mod redaction;
 
 /// A check of one part, for any input.
@@ -28,5 +29,6 @@ pub(crate) const ALL: &[(&str, Body)] = &[
     ("compaction", compaction::check),
     ("decoder", decoder::check),
     ("record", record::check),
+    ("recovery", recovery::check),
     ("redaction", redaction::check),
 ];
