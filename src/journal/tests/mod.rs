@@ -1,8 +1,13 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
 mod commit;
+mod disk;
+mod faults;
 mod merge;
 mod open;
+mod power;
+#[path = "../../../tests/support/random.rs"]
+mod random;
 mod read;
 
 use std::path::Path;

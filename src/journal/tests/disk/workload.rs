@@ -1,0 +1,165 @@
+//! What lanes ask of a journal, as a seed has it.
+
+use bytes::Bytes;
+
+use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
+use super::super::random::Random;
+use super::ledger::{Driver, wait};
+use super::model::{OPENED, Seen};
+use crate::kernel::id::{Fingerprint, Seq};
+use crate::kernel::time::Now;
+use std::time::Duration;
+
+/// Sessions and where each of them is.
+pub(in super::super) struct Workload {
+    pub(in super::super) random: Random,
+    /// The names of the sessions and the last number given out in each.
+    sessions: Vec<(String, u64)>,
+    /// What makes every meta, and with it every batch that has one, different from all others.
+    tick: u64,
+}
+
+impl Workload {
+    pub(in super::super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), sessions: Vec::new(), tick: OPENED }
+    }
+
+    /// Goes on with what was found.
+    pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
+        let last = |blocks: &[(u64, u64, u32, usize)]| blocks.last().map_or(0, |block| block.1);
+        let sessions = seen.sessions.iter().map(|(name, found)| (name.clone(), last(&found.blocks))).collect();
+        Self { random: Random::new(seed), sessions, tick: 1_000_000 }
+    }
+
+    /// Bounds that make much happen in little time.
+    pub(in super::super) fn options(&mut self) -> Options {
+        Options {
+            // A moment that never comes, or comes at once: the clock has no say in what happens.
+            sync_within: Duration::from_secs(if self.random.one_in(4) { 0 } else { 3_600 }),
+            checkpoint_pages: *self.random.pick(&[3, 12, 60]).expect("a bound"),
+            group_bytes: *self.random.pick(&[2_000, 20_000, 1 << 22]).expect("a bound"),
+            readers: 2,
+            small_block: 2_048,
+            merged_block: 12_000,
+            ..Options::default()
+        }
+    }
+
+    /// Does one thing; a thing that is not a batch is over when this returns.
+    pub(in super::super) fn step(&mut self, driver: Driver) -> Driver {
+        match self.random.below(40) {
+            0 => return driver.reopen(),
+            1..=3 => drop(wait(self.merge(&driver)).expect("an answer").expect("merged")),
+            4..=5 => drop(Seen::of(&driver.journal, self.page()).expect("readable")),
+            6..=11 => self.burst(&driver),
+            _ => {
+                let batch = self.batch();
+                driver.commit(batch).expect("kept");
+            }
+        }
+        driver
+    }
+
+    /// A size for pages.
+    pub(in super::super) fn page(&mut self) -> usize {
+        *self.random.pick(&[1, 5_000, usize::MAX]).expect("a size")
+    }
+
+    /// Hands several batches in so that they are one group, and perhaps a merge between them.
+    fn burst(&mut self, driver: &Driver) {
+        driver.disk.hold();
+        let mut plug = self.batch();
+        plug.durability = Durability::Synced;
+        plug.token_hash = Some([9; 32]);
+        driver.hand(plug);
+        assert!(driver.disk.holds(), "the sync of a batch that asks for it");
+        let count = 1 + self.random.below(6);
+        let mut merge = None;
+        for _ in 0..count {
+            let batch = self.batch();
+            driver.hand(batch);
+            if self.random.one_in(8) {
+                merge = Some(self.merge(driver));
+            }
+        }
+        driver.disk.release();
+        driver.settle();
+        if let Some(merge) = merge {
+            wait(merge).expect("an answer").expect("merged");
+        }
+    }
+
+    fn merge(
+        &mut self,
+        driver: &Driver,
+    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::Merged, super::super::super::MergeError>> {
+        if self.sessions.is_empty() {
+            let batch = self.batch();
+            driver.commit(batch).expect("kept");
+        }
+        let (name, last) = self.random.pick(&self.sessions).expect("a session").clone();
+        driver.journal.merge(name.as_str().into(), Seq::new(last))
+    }
+
+    /// Thinks up a batch.
+    pub(in super::super) fn batch(&mut self) -> Batch {
+        let random = &mut self.random;
+        self.tick += 1;
+        let new = self.sessions.is_empty() || (self.sessions.len() < SESSIONS && random.one_in(8));
+        if new {
+            self.sessions.push((format!("s{}", self.sessions.len()), 0));
+        }
+        let index = if new { self.sessions.len() - 1 } else { random.below(self.sessions.len() as u64) as usize };
+        let (name, last) = &mut self.sessions[index];
+        let mut batch = Batch::new(name.as_str().into());
+        if random.one_in(3) {
+            batch.durability = Durability::Synced;
+        }
+        if !new && random.one_in(20) {
+            return batch;
+        }
+        if new {
+            let start_key = random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
+            batch.create = Some(Create { token_hash: [7; 32], start_key, opened_at: Now(OPENED) });
+        }
+        if !random.one_in(6) {
+            let block = block(name, *last + 1 + random.below(30) / 28 * 7, random);
+            *last = block.last.number();
+            batch.block = Some(block);
+        }
+        if random.one_in(3) {
+            batch.reserve = Some(Seq::new(*last + random.below(4_096)));
+        }
+        if random.one_in(12) {
+            batch.token_hash = Some([random.below(250) as u8; 32]);
+        }
+        if *last > 0 && random.one_in(10) {
+            let bytes = vec![b'c'; random.below(9_000) as usize];
+            batch.checkpoint = Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
+        }
+        if batch.is_empty() || !random.one_in(3) {
+            batch.meta = Some(Meta {
+                session: name.as_str().into(),
+                state: "idle".into(),
+                updated_at: Now(self.tick),
+                opened_at: Now(OPENED),
+                active_run: random.one_in(2).then(|| "run".into()),
+                summary: "x".repeat(random.below(300) as usize),
+            });
+        }
+        batch
+    }
+}
+
+/// Thinks up a block that begins at `first`.
+fn block(name: &str, first: u64, random: &mut Random) -> Block {
+    let count = if random.one_in(3) { 1 + random.below(50) } else { 1 + random.below(4) };
+    let width = if random.one_in(20) { 6_000 } else { random.below(120) as usize };
+    let last = first + count - 1;
+    let text: String = (first..=last).map(|seq| format!("{name} {seq} {:w$}\n", "", w = width)).collect();
+    let count = u32::try_from(count).expect("a small block");
+    Block { first: Seq::new(first), last: Seq::new(last), count, bytes: Bytes::from(text) }
+}
+
+/// How many sessions there are in the end.
+const SESSIONS: usize = 6;
