@@ -61,8 +61,7 @@ impl<'a> Player<'a> {
     pub(in super::super) fn new(recording: &'a Recording) -> Self {
         let found = recording.found.values();
         let files = found.map(|bytes| Image { durable: bytes.clone(), later: Vec::new() }).collect();
-        let names =
-            recording.found.keys().enumerate().map(|(file, name)| (name.clone(), file)).collect();
+        let names = recording.found.keys().enumerate().map(|(file, name)| (name.clone(), file)).collect();
         Self { recording, at: 0, files, names, since: Vec::new() }
     }
 
@@ -104,6 +103,16 @@ impl<'a> Player<'a> {
             let bytes = self.files[file].survivor(random, &self.recording.ops);
             fs::write(dir.join(name), bytes).expect("a file");
         }
+    }
+
+    /// The file of this name as whoever reads it sees it while there is power.
+    pub(in super::super) fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let known = self.since.iter().rev().find(|(other, _)| *other == name).map(|(_, file)| *file);
+        let file = known.unwrap_or_else(|| self.names.get(name).copied())?;
+        let Image { durable, later } = &self.files[file];
+        let mut bytes = durable.clone();
+        later.iter().for_each(|later| apply(&mut bytes, &self.recording.ops[later.op]));
+        Some(bytes)
     }
 
     fn image(&mut self, file: usize) -> &mut Image {
@@ -174,8 +183,8 @@ impl Image {
                 apply(&mut bytes, &ops[later.op]);
             }
         }
-        let certain = self.later.iter().all(|later| later.fate != Fate::Certain);
-        if certain && !shrunk && bytes.len() > self.durable.len() {
+        let loose = self.later.iter().all(|later| later.fate != Fate::Certain);
+        if loose && !shrunk && bytes.len() > self.durable.len() {
             let grown = (bytes.len() - self.durable.len()) as u64;
             match random.below(6) {
                 // The length is that of an earlier moment.

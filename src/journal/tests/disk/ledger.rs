@@ -70,7 +70,11 @@ struct Told {
 
 impl Driver {
     /// Opens a journal on `disk`, where the batches of `story` may be found.
-    pub(in super::super) fn open(disk: Disk, options: Options, story: Story) -> Result<Self, (Disk, OpenError)> {
+    pub(in super::super) fn open(
+        disk: Disk,
+        options: Options,
+        story: Story,
+    ) -> Result<Self, (Disk, OpenError)> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let told = Arc::new(Mutex::new(Told { story, ..Told::default() }));
         let (watched, woken) = (Arc::clone(&told), waker.clone());

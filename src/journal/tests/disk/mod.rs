@@ -25,9 +25,14 @@ use super::super::files::{Ground, RawFile};
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     /// A file came into being under a name.
-    Made { name: String, file: usize },
+    Made {
+        name: String,
+        file: usize,
+    },
     /// A name is no longer that of a file.
-    Gone { name: String },
+    Gone {
+        name: String,
+    },
     /// All names are durable.
     NamesSynced,
     Write {
@@ -173,9 +178,7 @@ impl Disk {
     /// The ground for a journal.
     pub(super) fn ground(&self) -> Ground {
         let shared = Arc::clone(&self.shared);
-        let open = move |path: &Path| {
-            raw::open(&shared, path).map(|file| Box::new(file) as Box<dyn RawFile>)
-        };
+        let open = move |path: &Path| raw::open(&shared, path).map(|file| Box::new(file) as Box<dyn RawFile>);
         Ground {
             dir: self.dir.path().to_path_buf(),
             layer: Some(self.layer.name().to_owned()),

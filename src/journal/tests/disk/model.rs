@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::{
-    Batch, Block, Checkpoint, Journal, ListQuery, Meta, ReadError, Stored,
-};
+use super::super::super::{Batch, Block, Checkpoint, Journal, ListQuery, Meta, ReadError, Stored};
 use super::ledger::wait;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;

@@ -235,8 +235,8 @@ unsafe extern "C" fn write(
             if code != ffi::SQLITE_OK {
                 return code;
             }
-            let bytes =
-                std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(kept).expect("a size")).to_vec();
+            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), usize::try_from(kept).expect("a size"))
+                .to_vec();
             let at = u64::try_from(at).expect("a position");
             open.shared.record(Op::Write { file: number, at, bytes });
         }

@@ -27,7 +27,8 @@ impl Workload {
     /// Goes on with what was found.
     pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
         let last = |blocks: &[(u64, u64, u32, usize)]| blocks.last().map_or(0, |block| block.1);
-        let sessions = seen.sessions.iter().map(|(name, found)| (name.clone(), last(&found.blocks))).collect();
+        let sessions =
+            seen.sessions.iter().map(|(name, found)| (name.clone(), last(&found.blocks))).collect();
         Self { random: Random::new(seed), sessions, tick: 1_000_000 }
     }
 
@@ -62,7 +63,7 @@ impl Workload {
 
     /// A size for pages.
     pub(in super::super) fn page(&mut self) -> usize {
-        *self.random.pick(&[1, 5_000, usize::MAX]).expect("a size")
+        *self.random.pick(&[2_000, 20_000, usize::MAX]).expect("a size")
     }
 
     /// Hands several batches in so that they are one group, and perhaps a merge between them.
@@ -92,7 +93,8 @@ impl Workload {
     fn merge(
         &mut self,
         driver: &Driver,
-    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::Merged, super::super::super::MergeError>> {
+    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::Merged, super::super::super::MergeError>>
+    {
         if self.sessions.is_empty() {
             let batch = self.batch();
             driver.commit(batch).expect("kept");
@@ -109,7 +111,8 @@ impl Workload {
         if new {
             self.sessions.push((format!("s{}", self.sessions.len()), 0));
         }
-        let index = if new { self.sessions.len() - 1 } else { random.below(self.sessions.len() as u64) as usize };
+        let index =
+            if new { self.sessions.len() - 1 } else { random.below(self.sessions.len() as u64) as usize };
         let (name, last) = &mut self.sessions[index];
         let mut batch = Batch::new(name.as_str().into());
         if random.one_in(3) {
@@ -119,7 +122,8 @@ impl Workload {
             return batch;
         }
         if new {
-            let start_key = random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
+            let start_key =
+                random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
             batch.create = Some(Create { token_hash: [7; 32], start_key, opened_at: Now(OPENED) });
         }
         if !random.one_in(6) {
@@ -135,7 +139,8 @@ impl Workload {
         }
         if *last > 0 && random.one_in(10) {
             let bytes = vec![b'c'; random.below(9_000) as usize];
-            batch.checkpoint = Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
+            batch.checkpoint =
+                Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
         }
         if batch.is_empty() || !random.one_in(3) {
             batch.meta = Some(Meta {
