@@ -304,17 +304,23 @@ impl Writer {
     /// Syncs, empties the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
         self.merges.refuse(&CommitError::Closed);
-        if !self.failed() {
-            self.sync_log()?;
-        }
-        if self.failed() {
-            // What the log holds is all that is certain; closing must not move it.
+        if let Err(error) = self.empty_log() {
+            // What the log holds is all that is certain; closing must neither move it nor sync it in hope.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-            return Err(CommitError::StorageFailed);
+            return Err(error);
         }
-        self.checkpoint("TRUNCATE")?;
         self.connection.flush_prepared_statement_cache();
         self.connection.close().map_err(|(_, error)| error.into())
+    }
+
+    /// Makes everything durable and moves it into the database.
+    fn empty_log(&mut self) -> Result<(), CommitError> {
+        if self.failed() {
+            return Err(CommitError::StorageFailed);
+        }
+        self.sync_log()?;
+        self.checkpoint("TRUNCATE")?;
+        Ok(())
     }
 
     fn failed(&self) -> bool {
