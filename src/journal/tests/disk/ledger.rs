@@ -47,7 +47,8 @@ impl Story {
         let least = said.chain(answered).max().unwrap_or(0).max(self.before);
         let later = self.entries.iter().skip(self.before);
         let most = self.before + later.take_while(|entry| entry.handed < cut).count();
-        (least, most)
+        // What is asked and answered without a change on the disk is durable as soon as it is asked.
+        (least, most.max(least))
     }
 }
 
@@ -146,6 +147,33 @@ impl Driver {
         disk.names_synced();
         told.lock().expect("not poisoned").story.floors.push(closed);
         Self { disk, journal, options, told, waker }
+    }
+
+    /// Kills the journal, as far as the disk can tell; everything it answered was written.
+    pub(in super::super) fn die(self) -> (Disk, Story) {
+        let Self { disk, journal, told, .. } = self;
+        disk.kill();
+        // Whatever it says, it can do no more.
+        let _ = wait(journal.close());
+        disk.revive();
+        let story = told.lock().expect("not poisoned").story.clone();
+        (disk, story)
+    }
+
+    /// Kills the journal and opens it again on the same disk.
+    pub(in super::super) fn rise(self) -> Self {
+        let options = self.options;
+        let (disk, story) = self.die();
+        let count = story.entries.len();
+        let driver = Self::open(disk, options, story).map_err(|(_, error)| error).expect("opens again");
+        driver.found(count);
+        driver
+    }
+
+    /// Returns whether everything handed in is answered.
+    pub(in super::super) fn is_settled(&self) -> bool {
+        self.disk.look();
+        self.told.lock().expect("not poisoned").waiting.is_empty()
     }
 
     /// Closes the journal; returns the disk, what was asked and what closing said.

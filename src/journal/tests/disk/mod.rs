@@ -75,6 +75,18 @@ pub(super) enum Kind {
     OwnSize,
 }
 
+impl Kind {
+    /// Returns whether such a call leaves something behind.
+    const fn changes(self) -> bool {
+        match self {
+            Self::Write | Self::Length | Self::Sync | Self::Delete => true,
+            Self::OwnOpen | Self::OwnWrite | Self::OwnLength | Self::OwnSync => true,
+            Self::Open | Self::Read | Self::Size | Self::Access => false,
+            Self::OwnRead | Self::OwnSize => false,
+        }
+    }
+}
+
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -136,6 +148,8 @@ struct State {
     calls: BTreeMap<Kind, u64>,
     fault: Option<Fault>,
     struck: bool,
+    /// Whether the process is as good as dead: it changes nothing any more, and nothing of it is recorded.
+    dead: bool,
 }
 
 /// Whether a sync of the log waits.
@@ -240,23 +254,34 @@ impl Disk {
         self.shared.state().struck
     }
 
+    /// Keeps whatever is done from the disk, as if whoever does it had been killed.
+    pub(super) fn kill(&self) {
+        self.shared.state().dead = true;
+    }
+
+    /// Lets the next process have the disk.
+    pub(super) fn revive(&self) {
+        self.shared.state().dead = false;
+    }
+
     /// Lets the next sync of the journal's own wait until it is released.
     pub(super) fn hold(&self) {
         *self.shared.gate.lock().expect("not poisoned") = Gate::Closed;
     }
 
-    /// Waits until a sync waits; false if that does not come.
-    pub(super) fn holds(&self) -> bool {
+    /// Waits until a sync waits, or until there is no reason to wait for one.
+    pub(super) fn wait_until_held(&self, mut in_vain: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut gate = self.shared.gate.lock().expect("not poisoned");
         while *gate != Gate::Reached {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
+            assert!(Instant::now() < deadline, "nothing was synced");
+            drop(gate);
+            if in_vain() {
+                return;
             }
-            gate = self.shared.turned.wait_timeout(gate, left).expect("not poisoned").0;
+            gate = self.shared.gate.lock().expect("not poisoned");
+            gate = self.shared.turned.wait_timeout(gate, Duration::from_millis(1)).expect("not poisoned").0;
         }
-        true
     }
 
     pub(super) fn release(&self) {
@@ -281,12 +306,18 @@ impl Shared {
     }
 
     fn record(&self, op: Op) {
-        self.state().recording.ops.push(op);
+        let mut state = self.state();
+        if !state.dead {
+            state.recording.ops.push(op);
+        }
     }
 
     /// Counts a call and says how it is to fail.
     fn failure(&self, kind: Kind) -> Option<Failure> {
         let mut state = self.state();
+        if state.dead {
+            return kind.changes().then_some(Failure::Broken);
+        }
         let count = state.calls.entry(kind).or_default();
         *count += 1;
         let count = *count;

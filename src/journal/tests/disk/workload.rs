@@ -50,6 +50,7 @@ impl Workload {
     pub(in super::super) fn step(&mut self, driver: Driver) -> Driver {
         match self.random.below(40) {
             0 => return driver.reopen(),
+            12 => return driver.rise(),
             1..=3 => drop(wait(self.merge(&driver)).expect("an answer").expect("merged")),
             4..=5 => drop(Seen::of(&driver.journal, self.page()).expect("readable")),
             6..=11 => self.burst(&driver),
@@ -73,7 +74,7 @@ impl Workload {
         plug.durability = Durability::Synced;
         plug.token_hash = Some([9; 32]);
         driver.hand(plug);
-        assert!(driver.disk.holds(), "the sync of a batch that asks for it");
+        driver.disk.wait_until_held(|| driver.is_settled());
         let count = 1 + self.random.below(6);
         let mut merge = None;
         for _ in 0..count {
