@@ -135,8 +135,9 @@ impl Trial {
         match self.start {
             Start::Fresh => (disk, Story::default()),
             Start::Left => {
-                let driver =
-                    Driver::open(disk, OPTIONS, Story::default()).map_err(|(_, e)| e).expect("opens");
+                let driver = Driver::open(disk, OPTIONS, Story::default())
+                    .map_err(|refused| refused.1)
+                    .expect("opens");
                 for _ in 0..8 {
                     driver.commit(self.workload.batch()).expect("kept");
                 }
@@ -149,7 +150,7 @@ impl Trial {
     fn open(&self, disk: Disk, story: Story) -> (Driver, bool) {
         let (disk, error) = match Driver::open(disk, OPTIONS, story.clone()) {
             Ok(driver) => return (driver, true),
-            Err(refused) => refused,
+            Err(refused) => *refused,
         };
         let name = &self.name;
         assert!(
@@ -159,7 +160,7 @@ impl Trial {
         assert!(disk.heal(), "{name}: nothing failed and it does not open: {error:?}");
         match Driver::open(disk, OPTIONS, story) {
             Ok(driver) => (driver, false),
-            Err((_, error)) => panic!("{name}: the disk is well again: {error:?}"),
+            Err(refused) => panic!("{name}: the disk is well again: {:?}", refused.1),
         }
     }
 

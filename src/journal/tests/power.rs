@@ -14,7 +14,7 @@ use super::disk::crash::Player;
 use super::disk::ledger::{Driver, Story, wait};
 use super::disk::model::{Model, Seen};
 use super::disk::workload::Workload;
-use super::disk::{Disk, Recording, directory};
+use super::disk::{Disk, Failure, Fault, Kind, Lasting, Recording, directory};
 use super::random::Random;
 use super::*;
 
@@ -40,6 +40,13 @@ fn what_was_answered_survives_the_loss_of_power() {
 }
 
 #[test]
+fn a_failed_sync_and_then_the_loss_of_power_take_nothing_that_was_answered() {
+    for number in 0..FAILING {
+        try_states(&Tape::with_failed_sync(number), "with a failed sync", number, None);
+    }
+}
+
+#[test]
 fn the_record_is_what_the_files_are() {
     for seed in 0..4 {
         let mut driver = Driver::open(
@@ -47,7 +54,7 @@ fn the_record_is_what_the_files_are() {
             Options { checkpoint_pages: 8, ..Options::default() },
             Story::default(),
         )
-        .map_err(|(_, error)| error)
+        .map_err(|refused| refused.1)
         .expect("opens");
         let mut workload = Workload::new(seed);
         for _ in 0..30 {
@@ -84,11 +91,36 @@ impl Tape {
         let mut workload = Workload::new(seed);
         let options = workload.options();
         let mut driver =
-            Driver::open(Disk::new(), options, Story::default()).map_err(|(_, e)| e).expect("opens");
+            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
         for _ in 0..20 + workload.random.below(80) {
             driver = workload.step(driver);
         }
         Self::of(driver)
+    }
+
+    /// Lets a sync fail; nothing is taken from then on.
+    fn with_failed_sync(seed: u64) -> Self {
+        let mut workload = Workload::new(seed);
+        let options = workload.options();
+        let driver =
+            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
+        for _ in 0..workload.random.below(20) {
+            driver.commit(workload.batch()).expect("kept");
+        }
+        let kind = *workload.random.pick(&[Kind::OwnSync, Kind::Sync]).expect("a kind");
+        let nth = 1 + workload.random.below(4);
+        driver.disk.fail(Fault { kind, nth, failure: Failure::Broken, lasting: Lasting::Once });
+        for _ in 0..40 {
+            let _ = driver.commit(workload.batch());
+        }
+        driver.disk.heal();
+        let (disk, mut story, _) = driver.close();
+        // What was refused is not there; what could not be synced may be.
+        story
+            .entries
+            .retain(|entry| matches!(entry.answer, Some((_, Ok(()) | Err(CommitError::SyncFailed { .. })))));
+        let model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        Self { recording: disk.into_recording(), story, model }
     }
 
     fn of(driver: Driver) -> Self {
@@ -112,7 +144,11 @@ impl Tape {
 
 /// Records a tape and tries its states.
 fn play(number: u64, only: Option<u64>) {
-    let tape = Tape::record(number);
+    try_states(&Tape::record(number), "whole", number, only);
+}
+
+/// Tries the states of a tape, or one of them alone.
+fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
     let mut states: Vec<(usize, u64)> = (number * STATES..(number + 1) * STATES)
         .filter(|seed| only.is_none_or(|only| only == *seed))
         .map(|seed| (tape.cut(&mut Random::new(seed)), seed))
@@ -123,12 +159,14 @@ fn play(number: u64, only: Option<u64>) {
         player.advance(cut);
         let mut random = Random::new(!seed);
         let dir = fallen(&player, &mut random);
-        let name =
-            format!("PUSH_POWER_SEED={seed}, tape {number}, cut {cut} of {}", tape.recording.ops.len());
+        let name = format!(
+            "PUSH_POWER_SEED={seed}, tape {number} ({kind}), cut {cut} of {}",
+            tape.recording.ops.len()
+        );
         if random.one_in(6) {
-            fall_again(&tape, cut, dir, &mut random, &name);
+            fall_again(tape, cut, dir, &mut random, &name);
         } else {
-            judge(&tape, cut, dir, &mut random, &name);
+            judge(tape, cut, dir, &mut random, &name);
         }
     }
 }
@@ -194,8 +232,8 @@ fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: 
     let mut workload = Workload::new(random.next());
     let options = workload.options();
     let story = Story { before: 0, floors: Vec::new(), entries: tape.story.entries.clone() };
-    let mut driver =
-        Driver::open(Disk::on(dir), options, story).unwrap_or_else(|(_, error)| panic!("{name}: {error:?}"));
+    let mut driver = Driver::open(Disk::on(dir), options, story)
+        .unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));
     let (seen, count) = look(tape, cut, &driver.journal, &name);
     driver.found(count);
     let mut workload = Workload::after(random.next(), &seen);
@@ -217,3 +255,5 @@ fn number(name: &str) -> Option<u64> {
 
 /// How many states of a tape are tried.
 const STATES: u64 = 25;
+/// How many tapes have a sync that fails.
+const FAILING: u64 = 4;

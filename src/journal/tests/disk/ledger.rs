@@ -75,17 +75,17 @@ impl Driver {
         disk: Disk,
         options: Options,
         story: Story,
-    ) -> Result<Self, (Disk, OpenError)> {
+    ) -> Result<Self, Box<(Disk, OpenError)>> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let told = Arc::new(Mutex::new(Told { story, ..Told::default() }));
         let (watched, woken) = (Arc::clone(&told), waker.clone());
-        disk.watched_by(move |at| watched.lock().expect("not poisoned").look(at, &woken));
+        disk.watched_by(move |position| watched.lock().expect("not poisoned").look(position, &woken));
         match Journal::open_on(disk.ground(), options) {
             Ok(journal) => {
                 disk.names_synced();
                 Ok(Self { disk, journal, options, told, waker })
             }
-            Err(error) => Err((disk, error)),
+            Err(error) => Err(Box::new((disk, error))),
         }
     }
 
@@ -95,11 +95,6 @@ impl Driver {
         let mut told = self.told.lock().expect("not poisoned");
         told.story.entries.truncate(count);
         told.story.floors.push((position, count));
-    }
-
-    /// What has been asked so far.
-    pub(in super::super) fn story(&self) -> Story {
-        self.told.lock().expect("not poisoned").story.clone()
     }
 
     /// Hands a batch in and returns its number.
@@ -165,7 +160,7 @@ impl Driver {
         let options = self.options;
         let (disk, story) = self.die();
         let count = story.entries.len();
-        let driver = Self::open(disk, options, story).map_err(|(_, error)| error).expect("opens again");
+        let driver = Self::open(disk, options, story).map_err(|refused| refused.1).expect("opens again");
         driver.found(count);
         driver
     }
@@ -196,13 +191,13 @@ impl Driver {
 
 impl Told {
     /// Notes every answer that has come.
-    fn look(&mut self, at: usize, waker: &Waker) {
+    fn look(&mut self, position: &dyn Fn() -> usize, waker: &Waker) {
         let Self { story, waiting, forgotten } = self;
         waiting.retain_mut(|(number, receiver)| {
             match Pin::new(receiver).poll(&mut Context::from_waker(waker)) {
                 Poll::Pending => true,
                 Poll::Ready(Ok(answer)) => {
-                    story.entries[*number].answer = Some((at, answer));
+                    story.entries[*number].answer = Some((position(), answer));
                     false
                 }
                 Poll::Ready(Err(_)) => {

@@ -14,7 +14,7 @@ pub(super) mod workload;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -129,13 +129,16 @@ pub(super) struct Disk {
     dir: TempDir,
 }
 
-type Watch = Box<dyn FnMut(usize) + Send>;
+/// Looks at the world; it is given a way to ask for the length of the record.
+type Watch = Box<dyn FnMut(&dyn Fn() -> usize) + Send>;
 
 /// What the handles share.
 struct Shared {
     state: Mutex<State>,
-    /// Called before each change with the length of the record.
+    /// Called before each change.
     watch: Mutex<Option<Watch>>,
+    /// Held while something is done and recorded, so that it is either both or nothing.
+    doing: RwLock<()>,
     gate: Mutex<Gate>,
     turned: Condvar,
 }
@@ -150,6 +153,13 @@ struct State {
     struck: bool,
     /// Whether the process is as good as dead: it changes nothing any more, and nothing of it is recorded.
     dead: bool,
+}
+
+/// A change that is under way.
+struct Turn<'a> {
+    /// How long the record was when it began.
+    begun: usize,
+    _doing: RwLockReadGuard<'a, ()>,
 }
 
 /// Whether a sync of the log waits.
@@ -182,6 +192,7 @@ impl Disk {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             watch: Mutex::new(None),
+            doing: RwLock::new(()),
             gate: Mutex::new(Gate::Open),
             turned: Condvar::new(),
         });
@@ -209,14 +220,14 @@ impl Disk {
         self.shared.state().recording.ops.push(Op::NamesSynced);
     }
 
-    /// Calls `watch` with the length of the record before each change.
-    pub(super) fn watched_by(&self, watch: impl FnMut(usize) + Send + 'static) {
+    /// Calls `watch` before each change; what it sees there has come before the change.
+    pub(super) fn watched_by(&self, watch: impl FnMut(&dyn Fn() -> usize) + Send + 'static) {
         *self.shared.watch.lock().expect("not poisoned") = Some(Box::new(watch));
     }
 
     /// Calls the watch out of turn.
     pub(super) fn look(&self) {
-        self.shared.begin();
+        self.shared.look();
     }
 
     /// How much has been done so far.
@@ -256,6 +267,7 @@ impl Disk {
 
     /// Keeps whatever is done from the disk, as if whoever does it had been killed.
     pub(super) fn kill(&self) {
+        let _nothing_under_way = self.shared.doing.write().expect("not poisoned");
         self.shared.state().dead = true;
     }
 
@@ -295,14 +307,21 @@ impl Shared {
         self.state.lock().expect("not poisoned")
     }
 
-    /// Says that a change is about to happen and returns where in the record it stands.
-    fn begin(&self) -> usize {
-        let mut watch = self.watch.lock().expect("not poisoned");
-        let position = self.state().recording.ops.len();
-        if let Some(watch) = watch.as_mut() {
-            watch(position);
+    /// Calls the watch.
+    ///
+    /// Whoever changes something comes through here first, so that the record does not grow between what is seen and
+    /// the question how long it is.
+    fn look(&self) {
+        if let Some(watch) = self.watch.lock().expect("not poisoned").as_mut() {
+            watch(&|| self.state().recording.ops.len());
         }
-        position
+    }
+
+    /// Says that a change is about to happen, and returns where in the record it begins.
+    fn begin(&self) -> Turn<'_> {
+        self.look();
+        let doing = self.doing.read().expect("not poisoned");
+        Turn { begun: self.state().recording.ops.len(), _doing: doing }
     }
 
     fn record(&self, op: Op) {

@@ -20,7 +20,7 @@ pub(super) struct Own {
 
 /// Opens a file, and makes it when it is not there.
 pub(super) fn open(shared: &Arc<Shared>, path: &Path) -> io::Result<Own> {
-    shared.begin();
+    let _turn = shared.begin();
     check(shared, Kind::OwnOpen)?;
     let real = os::private_file(path)?;
     let is_log = name_of(path) == LOG;
@@ -34,7 +34,7 @@ impl RawFile for Own {
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.shared.begin();
+        let _turn = self.shared.begin();
         let failure = self.shared.failure(Kind::OwnWrite);
         let kept = match failure {
             None => bytes,
@@ -54,7 +54,7 @@ impl RawFile for Own {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.shared.begin();
+        let _turn = self.shared.begin();
         check(&self.shared, Kind::OwnLength)?;
         RawFile::set_len(&self.real, len)?;
         self.shared.record(Op::Length { file: self.file, len });
@@ -62,10 +62,12 @@ impl RawFile for Own {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let begun = self.shared.begin();
         if self.is_log {
+            self.shared.look();
             self.shared.pass();
         }
+        let turn = self.shared.begin();
+        let begun = turn.begun;
         if let Err(error) = check(&self.shared, Kind::OwnSync) {
             self.shared.record(Op::SyncFailed { file: self.file, begun });
             return Err(error);

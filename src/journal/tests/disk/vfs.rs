@@ -126,7 +126,7 @@ unsafe extern "C" fn open(
         (*file).pMethods = ptr::null();
         let under = &*(*vfs).pAppData.cast::<Under>();
         let Some(shared) = under.shared.upgrade() else { return ffi::SQLITE_CANTOPEN };
-        shared.begin();
+        let _turn = shared.begin();
         if shared.failure(Kind::Open).is_some() {
             return ffi::SQLITE_CANTOPEN;
         }
@@ -144,7 +144,7 @@ unsafe extern "C" fn open(
         let number = (!name.is_null()).then(|| shared.file(&path(name)));
         let kind = ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL;
         let names = flags & ffi::SQLITE_OPEN_CREATE != 0 && flags & kind != 0;
-        (*handle).open = Box::into_raw(Box::new(Open { shared, file: number, names }));
+        (*handle).open = Box::into_raw(Box::new(Open { shared: Arc::clone(&shared), file: number, names }));
         (*handle).head.pMethods = &METHODS;
         code
     }
@@ -155,7 +155,7 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, syn
     unsafe {
         let under = &*(*vfs).pAppData.cast::<Under>();
         let Some(shared) = under.shared.upgrade() else { return ffi::SQLITE_IOERR_DELETE };
-        shared.begin();
+        let _turn = shared.begin();
         if shared.failure(Kind::Delete).is_some() {
             return ffi::SQLITE_IOERR_DELETE;
         }
@@ -223,7 +223,7 @@ unsafe extern "C" fn write(
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xWrite, from, amount, at) };
-        open.shared.begin();
+        let _turn = open.shared.begin();
         let failure = open.shared.failure(Kind::Write);
         let kept = match failure {
             None => amount,
@@ -253,7 +253,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_i
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xTruncate, size) };
-        open.shared.begin();
+        let _turn = open.shared.begin();
         if open.shared.failure(Kind::Length).is_some() {
             return ffi::SQLITE_IOERR_TRUNCATE;
         }
@@ -271,7 +271,8 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         let (open, real) = parts(file);
         let Some(number) = open.file else { return below!(real, xSync, flags) };
-        let begun = open.shared.begin();
+        let turn = open.shared.begin();
+        let begun = turn.begun;
         if open.shared.failure(Kind::Sync).is_some() {
             open.shared.record(Op::SyncFailed { file: number, begun });
             return ffi::SQLITE_IOERR_FSYNC;
