@@ -15,7 +15,9 @@ use super::apply;
 use super::check;
 use super::error::ReadError;
 use super::files;
-use super::record::{Block, Checkpoint, ListQuery, Meta, Options, Page, Stored};
+use super::marks::Marks;
+use super::mend::Known;
+use super::record::{Block, Checkpoint, Found, ListQuery, Meta, Options, Page, Stored};
 use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -92,21 +94,73 @@ impl Readers {
     }
 }
 
-/// Reads everything that restores `session`, as of one moment.
-pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Stored>, ReadError> {
+/// Reads everything that restores `session`, as of one moment; a history that misses its newest part is damaged.
+pub(super) fn load(
+    connection: &Connection,
+    session: &SessionId,
+    marks: &Marks,
+) -> Result<Option<Stored>, ReadError> {
     let moment = connection.unchecked_transaction()?;
+    let Some(known) = Known::of(&moment, session, marks)? else { return Ok(None) };
     let found = moment
-        .prepare_cached(&format!("SELECT {META}, key, reserved, token_hash FROM session WHERE id = ?1"))?
-        .query_row([session.as_str()], |row| {
-            let (key, reserved): (i64, i64) = (row.get(6)?, row.get(7)?);
-            Ok((meta(row)?, key, row::unsigned(reserved), row.get::<_, [u8; 32]>(8)?))
-        })
-        .optional()?;
-    let Some((meta, key, reserved, token_hash)) = found else { return Ok(None) };
-    let checkpoint = checkpoint(&moment, session, key)?;
+        .prepare_cached(&format!("SELECT {META}, token_hash FROM session WHERE key = ?1"))?
+        .query_row([known.key], |row| Ok((meta(row)?, row.get::<_, [u8; 32]>(6)?)))?;
+    let (meta, token_hash) = found;
+    let checkpoint = checkpoint(&moment, session, known.key)?;
     let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-    let tail = blocks(&moment, session, key, after, usize::MAX)?.blocks;
-    Ok(Some(Stored { meta, reserved: Seq::new(reserved), token_hash, checkpoint, tail }))
+    let tail = blocks(&moment, session, known.key, after, usize::MAX)?.blocks;
+    let reached = reached(&moment, known.key)?;
+    if known.misses(reached).is_some() {
+        return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(reached).next() });
+    }
+    let (floor, holes) = holes(&moment, known.key)?;
+    let reserved = Seq::new(known.reserved);
+    Ok(Some(Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
+}
+
+/// Returns the last position of the history; the block that says so is proven by whoever reads the end.
+fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
+    let last: Option<i64> = connection
+        .prepare_cached("SELECT last FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(last.map_or(0, row::unsigned))
+}
+
+/// Returns the last position that was removed on purpose, and where else events were lost.
+fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), ReadError> {
+    let mut statement = connection
+        .prepare_cached("SELECT first, last FROM block WHERE session = ?1 AND count = 0 ORDER BY first")?;
+    let rows =
+        statement.query_map([key], |row| Ok((row::unsigned(row.get(0)?), row::unsigned(row.get(1)?))))?;
+    let (mut floor, mut holes) = (Seq::ZERO, Vec::new());
+    for found in rows {
+        match found? {
+            (0, last) => floor = Seq::new(last),
+            (first, last) => holes.push((Seq::new(first - 1), Seq::new(last))),
+        }
+    }
+    Ok((floor, holes))
+}
+
+/// Lists what was lost, the newest first.
+pub(super) fn losses(connection: &Connection, limit: u32) -> Result<Vec<Found>, ReadError> {
+    connection
+        .prepare_cached(
+            "SELECT at, session, after, until, cause, detail FROM loss ORDER BY key DESC LIMIT ?1",
+        )?
+        .query_map([limit], |row| {
+            Ok(Found {
+                at: Now(row::unsigned(row.get(0)?)),
+                session: row.get(1)?,
+                after: Seq::new(row::unsigned(row.get(2)?)),
+                until: Seq::new(row::unsigned(row.get(3)?)),
+                cause: row.get(4)?,
+                detail: row.get(5)?,
+            })
+        })?
+        .collect::<rusqlite::Result<_>>()
+        .map_err(ReadError::Sqlite)
 }
 
 /// Reads a page of the history of `session`.

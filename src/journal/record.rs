@@ -8,9 +8,17 @@ use bytes::Bytes;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// The bounds of a journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The bounds of a journal, and what it cannot know itself.
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// Names the time since the machine was started, zero where that cannot be told.
+    ///
+    /// While it stays the same, whatever was written is there, also after the end of the process that wrote it.
+    pub boot: u128,
+    /// Writes the line that stands in a history where events were lost.
+    pub lost_line: LostLine,
+    /// How many bytes are kept from use, for what must still be written when the disk is full.
+    pub spare_bytes: u64,
     /// How long a transaction waits for a writer outside this process.
     pub busy_timeout: Duration,
     /// How many bytes one commit gathers before it takes no further batch.
@@ -30,6 +38,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            boot: 0,
+            lost_line: plain_lost_line,
+            spare_bytes: 2 * 1024 * 1024,
             busy_timeout: Duration::from_secs(2),
             group_bytes: 4 * 1024 * 1024,
             sync_within: Duration::from_millis(50),
@@ -39,6 +50,66 @@ impl Default for Options {
             merged_block: 64 * 1024,
         }
     }
+}
+
+/// Writes the event for lost events as its line, with its line feed; its number is the last one lost.
+pub type LostLine = fn(&SessionId, &Loss, Now) -> Vec<u8>;
+
+fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let Loss { after, until, cause } = loss;
+    let cause = cause.as_str();
+    format!("{{\"seq\":{until},\"ts\":{},\"lost\":{{\"after\":{after},\"cause\":\"{cause}\"}}}}\n", at.0)
+        .into_bytes()
+}
+
+/// Events that are not there any more: those after `after`, up to `until`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// The last position before them.
+    pub after: Seq,
+    /// The last of them; where they were the newest, a number that was never given out.
+    pub until: Seq,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why events are not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// They were found changed, or are missing though they had been on disk.
+    Damage,
+    /// They were written and not yet on disk when the machine stopped, if there were any.
+    Power,
+    /// They were removed on purpose, as old ones are.
+    Retention,
+}
+
+impl Cause {
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Damage => "damage",
+            Self::Power => "power",
+            Self::Retention => "retention",
+        }
+    }
+}
+
+/// A loss that was found, for whoever looks after the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// When it was found.
+    pub at: Now,
+    /// The session; empty when it is not known which.
+    pub session: String,
+    /// The last position before the loss.
+    pub after: Seq,
+    /// The last position that may be lost.
+    pub until: Seq,
+    /// A word for what happened: a cause, `session` or `database`.
+    pub cause: String,
+    /// The particulars, for people.
+    pub detail: String,
 }
 
 /// When a batch counts as kept.
@@ -71,6 +142,8 @@ pub struct Batch {
     pub checkpoint: Option<Checkpoint>,
     /// When the answer may come.
     pub durability: Durability,
+    /// Whether it may use what is kept for a full disk: it ends something, and is small.
+    pub urgent: bool,
 }
 
 impl Batch {
@@ -85,6 +158,7 @@ impl Batch {
             meta: None,
             checkpoint: None,
             durability: Durability::Written,
+            urgent: false,
         }
     }
 
@@ -176,6 +250,10 @@ pub struct Stored {
     pub checkpoint: Option<Checkpoint>,
     /// The blocks with events after the checkpoint; the first may begin with events up to it.
     pub tail: Vec<Block>,
+    /// The last position that was removed on purpose.
+    pub floor: Seq,
+    /// Where else events were lost: the last position before each hole, and the last one in it.
+    pub holes: Vec<(Seq, Seq)>,
 }
 
 impl fmt::Debug for Stored {
@@ -233,4 +311,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Whether a sync has failed, so that nothing is taken any more.
     pub failed: bool,
+    /// Whether the disk is full.
+    pub full: bool,
+    /// Whether marks are kept outside the database.
+    pub marked: bool,
 }

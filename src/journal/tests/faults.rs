@@ -8,7 +8,7 @@ use std::env;
 
 use super::disk::ledger::{Driver, Story, wait};
 use super::disk::model::{Model, Seen};
-use super::disk::workload::Workload;
+use super::disk::workload::{BOOT, Workload};
 use super::disk::{Disk, Failure, Fault, Kind, Lasting, Op};
 use super::*;
 
@@ -135,7 +135,7 @@ impl Trial {
         match self.start {
             Start::Fresh => (disk, Story::default()),
             Start::Left => {
-                let driver = Driver::open(disk, OPTIONS, Story::default())
+                let driver = Driver::open(disk, options(), Story::default())
                     .map_err(|refused| refused.1)
                     .expect("opens");
                 for _ in 0..8 {
@@ -148,7 +148,7 @@ impl Trial {
 
     /// Opens the journal, at the second time if it must be; returns whether it was the first.
     fn open(&self, disk: Disk, story: Story) -> (Driver, bool) {
-        let (disk, error) = match Driver::open(disk, OPTIONS, story.clone()) {
+        let (disk, error) = match Driver::open(disk, options(), story.clone()) {
             Ok(driver) => return (driver, true),
             Err(refused) => *refused,
         };
@@ -158,7 +158,7 @@ impl Trial {
             "{name}: a failing disk is called something else: {error:?}"
         );
         assert!(disk.heal(), "{name}: nothing failed and it does not open: {error:?}");
-        match Driver::open(disk, OPTIONS, story) {
+        match Driver::open(disk, options(), story) {
             Ok(driver) => (driver, false),
             Err(refused) => panic!("{name}: the disk is well again: {:?}", refused.1),
         }
@@ -188,9 +188,10 @@ impl Trial {
         }
     }
 
-    /// Finds the place in the record, from `start` on, where a sync failed.
+    /// Finds the place in the record, from `start` on, where a sync of the database or its log failed.
     fn sync_failed(&self, disk: &Disk, start: usize) -> Option<usize> {
-        let failed = |op: &Op| matches!(op, Op::SyncFailed { .. });
+        let store = disk.files_of(|name| name.starts_with(DATABASE));
+        let failed = |op: &Op| matches!(op, Op::SyncFailed { file, .. } if store.contains(file));
         disk.with_ops(|ops| ops.iter().skip(start).position(failed).map(|at| start + at))
     }
 
@@ -215,7 +216,8 @@ impl Trial {
 
     fn never_synced_again(&self, disk: &Disk, open: usize) {
         let Some(at) = self.sync_failed(disk, open) else { return };
-        let synced = |op: &&Op| matches!(op, Op::Synced { .. } | Op::SyncFailed { .. });
+        let store = disk.files_of(|name| name.starts_with(DATABASE));
+        let synced = |op: &&Op| matches!(op, Op::Synced { file, .. } | Op::SyncFailed { file, .. } if store.contains(file));
         let again = disk.with_ops(|ops| ops.iter().skip(at + 1).find(synced).cloned());
         assert!(again.is_none(), "{}: a sync after a failed one: {again:?}", self.name);
     }
@@ -223,7 +225,8 @@ impl Trial {
     /// Opens what is left without faults and holds it against the answers.
     fn judge(&self, disk: &Disk, story: &Story) {
         let name = &self.name;
-        let journal = Journal::open(disk.path(), OPTIONS).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let journal =
+            Journal::open(disk.path(), options()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let seen = Seen::of(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let models = [SyncFailed::Kept, SyncFailed::Lost].map(|unsynced| {
             let there = story.entries.iter().filter(|entry| match &entry.answer {
@@ -254,13 +257,17 @@ enum SyncFailed {
 
 /// How much is asked of each journal.
 const STEPS: usize = 16;
+
 /// Bounds that make the log move often, and no clock.
-const OPTIONS: Options = Options {
-    busy_timeout: Duration::from_secs(2),
-    group_bytes: 1 << 22,
-    sync_within: Duration::from_secs(3_600),
-    checkpoint_pages: 6,
-    readers: 1,
-    small_block: 2_048,
-    merged_block: 12_000,
-};
+fn options() -> Options {
+    Options {
+        sync_within: Duration::from_secs(3_600),
+        checkpoint_pages: 6,
+        readers: 1,
+        small_block: 2_048,
+        merged_block: 12_000,
+        spare_bytes: 8_192,
+        boot: BOOT,
+        ..Options::default()
+    }
+}

@@ -49,14 +49,10 @@ fn a_failed_sync_and_then_the_loss_of_power_take_nothing_that_was_answered() {
 #[test]
 fn the_record_is_what_the_files_are() {
     for seed in 0..4 {
-        let mut driver = Driver::open(
-            Disk::new(),
-            Options { checkpoint_pages: 8, ..Options::default() },
-            Story::default(),
-        )
-        .map_err(|refused| refused.1)
-        .expect("opens");
         let mut workload = Workload::new(seed);
+        let options = workload.options();
+        let opened = Driver::open(Disk::new(), options, Story::default());
+        let mut driver = opened.map_err(|refused| refused.1).expect("opens");
         for _ in 0..30 {
             driver = workload.step(driver);
         }
@@ -185,10 +181,10 @@ fn fallen(player: &Player<'_>, random: &mut Random) -> TempDir {
 
 /// Opens what was found and holds it against what was promised.
 fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
-    let options = Options { readers: 1, ..Options::default() };
+    let options = Options { readers: 1, spare_bytes: 0, boot: 99, ..Options::default() };
     let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    let (seen, count) = look(tape, cut, &journal, name);
-    let mut workload = Workload::after(random.next(), &seen);
+    let (found, count) = look(tape, cut, &journal, name);
+    let mut workload = Workload::after(random.next(), &found);
     let batches: Vec<Batch> =
         (0..3).map(|_| Batch { durability: Durability::Synced, ..workload.batch() }).collect();
     for batch in &batches {
@@ -208,6 +204,9 @@ fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str)
         "{name}: opened again:\n{}",
         model.differences(&seen, whole)
     );
+    for (session, before) in &found.sessions {
+        assert_eq!(seen.sessions[session].holes, before.holes, "{name}: the holes of {session}");
+    }
     wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
 }
 
@@ -223,6 +222,16 @@ fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize)
             tape.model.differences(&seen, most)
         );
     };
+    let shown = tape
+        .story
+        .entries
+        .iter()
+        .filter(|entry| entry.answer.as_ref().is_some_and(|(at, result)| *at <= cut && result.is_ok()));
+    let unexplained = Model::unexplained(&seen, shown.map(|entry| &entry.batch));
+    assert_eq!(unexplained, [""; 0], "{name}: events are gone without a word; there is {seen:#?}");
+    let losses = wait(journal.losses(1_000)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let strange: Vec<_> = losses.iter().filter(|loss| loss.cause != Cause::Power.as_str()).collect();
+    assert!(strange.is_empty(), "{name}: nothing was damaged: {strange:?}");
     (seen, count)
 }
 
@@ -230,7 +239,7 @@ fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize)
 fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
     let name = format!("{name}, and again");
     let mut workload = Workload::new(random.next());
-    let options = workload.options();
+    let options = Options { boot: 2, ..workload.options() };
     let story = Story { before: 0, floors: Vec::new(), entries: tape.story.entries.clone() };
     let mut driver = Driver::open(Disk::on(dir), options, story)
         .unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));

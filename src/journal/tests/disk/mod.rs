@@ -245,6 +245,18 @@ impl Disk {
         look(&self.shared.state().recording.ops)
     }
 
+    /// The numbers of all files that ever had such a name.
+    pub(super) fn files_of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<usize> {
+        let state = self.shared.state();
+        let found = state.recording.found.keys().enumerate().map(|(file, name)| (name.as_str(), file));
+        let made = state.recording.ops.iter().filter_map(|op| match op {
+            Op::Made { name, file } => Some((name.as_str(), *file)),
+            Op::Gone { .. } | Op::NamesSynced | Op::Write { .. } => None,
+            Op::Length { .. } | Op::Synced { .. } | Op::SyncFailed { .. } => None,
+        });
+        found.chain(made).filter(|(name, _)| is_meant(name)).map(|(_, file)| file).collect()
+    }
+
     /// Makes calls fail from here on, in place of those before.
     pub(super) fn fail(&self, fault: Fault) {
         let mut state = self.shared.state();

@@ -24,6 +24,9 @@ pub(in super::super) struct Session {
     pub(in super::super) checkpoint: Option<Checkpoint>,
     /// The first and last number of each block, and how many events and bytes it has.
     pub(in super::super) blocks: Vec<(u64, u64, u32, usize)>,
+    /// The first and last number of each place where events were lost.
+    pub(in super::super) holes: Vec<(u64, u64)>,
+    /// The events.
     pub(in super::super) text: Vec<u8>,
 }
 
@@ -33,11 +36,12 @@ impl std::fmt::Debug for Session {
         let checkpoint = self.checkpoint.as_ref().map(|checkpoint| checkpoint.seq);
         write!(
             f,
-            "meta {:?}, reserved {}, checkpoint {checkpoint:?}, {} blocks up to {last:?}, {} bytes",
+            "meta {:?}, reserved {}, checkpoint {checkpoint:?}, {} blocks up to {last:?}, {} bytes, holes {:?}",
             self.meta.updated_at,
             self.reserved,
             self.blocks.len(),
-            self.text.len()
+            self.text.len(),
+            self.holes
         )
     }
 }
@@ -59,16 +63,21 @@ impl Seen {
 
 impl Session {
     fn of(journal: &Journal, stored: Stored, page: usize) -> Result<Self, ReadError> {
-        let Stored { meta, reserved, token_hash, checkpoint, tail } = stored;
+        let Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes: known } = stored;
+        assert_eq!(floor, Seq::ZERO, "nothing was removed");
         let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
         let rest = wait(journal.page(meta.session.clone(), after, usize::MAX))?;
         assert_eq!(rest.blocks, tail, "the tail is what follows the checkpoint");
-        let (mut blocks, mut text, mut after) = (Vec::new(), Vec::new(), Seq::ZERO);
+        let (mut blocks, mut holes, mut text, mut after) = (Vec::new(), Vec::new(), Vec::new(), Seq::ZERO);
         loop {
             let page = wait(journal.page(meta.session.clone(), after, page))?;
             for Block { first, last, count, bytes } in &page.blocks {
                 assert!(*first > after, "blocks do not overlap");
                 after = *last;
+                if *count == 0 {
+                    holes.push((first.number(), last.number()));
+                    continue;
+                }
                 blocks.push((first.number(), last.number(), *count, bytes.len()));
                 text.extend_from_slice(bytes);
             }
@@ -76,7 +85,15 @@ impl Session {
                 break;
             }
         }
-        Ok(Self { meta, reserved, token_hash, checkpoint, blocks, text })
+        let said: Vec<_> = known.iter().map(|(after, last)| (after.number() + 1, last.number())).collect();
+        assert_eq!(said, holes, "what restores a session knows its holes");
+        Ok(Self { meta, reserved, token_hash, checkpoint, blocks, holes, text })
+    }
+
+    /// The last number in use.
+    pub(in super::super) fn end(&self) -> u64 {
+        let block = self.blocks.last().map_or(0, |block| block.1);
+        block.max(self.holes.last().map_or(0, |hole| hole.1))
     }
 }
 
@@ -101,6 +118,8 @@ struct Step {
     events: usize,
     meta: Meta,
     reserved: Seq,
+    /// The highest number that was ever mentioned.
+    highest: Seq,
     token_hash: [u8; 32],
     checkpoint: Option<Checkpoint>,
 }
@@ -139,6 +158,27 @@ impl Model {
         text
     }
 
+    /// Names what was written by one of `batches` and is neither there nor in a hole.
+    pub(in super::super) fn unexplained<'a>(
+        seen: &Seen,
+        batches: impl Iterator<Item = &'a Batch>,
+    ) -> Vec<String> {
+        let mut missing = Vec::new();
+        for batch in batches {
+            let Some(Block { first, last, .. }) = &batch.block else { continue };
+            let (name, first, last) = (batch.session.as_str(), first.number(), last.number());
+            let covered = seen.sessions.get(name).is_some_and(|session| {
+                let holes = session.holes.iter().copied();
+                let blocks = session.blocks.iter().map(|block| (block.0, block.1));
+                holes.chain(blocks).any(|(from, to)| from <= first && last <= to)
+            });
+            if !covered {
+                missing.push(format!("{name} {first}..={last}"));
+            }
+        }
+        missing
+    }
+
     fn is(&self, seen: &Seen, count: usize) -> bool {
         let there = self.sessions.values().filter(|history| history.at(count).is_some()).count();
         seen.sessions.len() == there
@@ -157,8 +197,8 @@ impl Model {
                 active_run: None,
                 summary: String::new(),
             };
-            let (reserved, token_hash) = (Seq::ZERO, create.token_hash);
-            let step = Step { after, events: 0, meta, reserved, token_hash, checkpoint: None };
+            let (reserved, highest, token_hash) = (Seq::ZERO, Seq::ZERO, create.token_hash);
+            let step = Step { after, events: 0, meta, reserved, highest, token_hash, checkpoint: None };
             let history = History { text: Vec::new(), events: Vec::new(), steps: vec![step] };
             assert!(self.sessions.insert(name.clone(), history).is_none(), "a session is created once");
         }
@@ -176,6 +216,8 @@ impl Model {
         step.events = history.events.len();
         step.meta = batch.meta.clone().map_or(step.meta, |meta| Meta { opened_at: Now(OPENED), ..meta });
         step.reserved = batch.reserve.unwrap_or(step.reserved);
+        let last = batch.block.as_ref().map_or(Seq::ZERO, |block| block.last);
+        step.highest = step.highest.max(step.reserved).max(last);
         step.token_hash = batch.token_hash.unwrap_or(step.token_hash);
         step.checkpoint = batch.checkpoint.clone().or(step.checkpoint);
         if batch.create.is_some() {
@@ -192,6 +234,12 @@ impl History {
         steps.checked_sub(1).map(|last| &self.steps[last])
     }
 
+    /// How high a reservation can be: a mark may remember a higher one, and a hole ends above it.
+    fn highest(&self, seen: &Session) -> u64 {
+        let mentioned = self.steps.iter().map(|step| step.highest.number()).max().unwrap_or(0);
+        mentioned.max(seen.end()) + 1
+    }
+
     fn end(&self, events: usize) -> usize {
         events.checked_sub(1).map_or(0, |last| self.events[last].1)
     }
@@ -203,7 +251,7 @@ impl History {
             (None, Some(_)) | (Some(_), None) => return false,
         };
         seen.meta == step.meta
-            && seen.reserved == step.reserved
+            && (step.reserved <= seen.reserved && seen.reserved.number() <= self.highest(seen))
             && seen.token_hash == step.token_hash
             && seen.checkpoint == step.checkpoint
             && seen.text == self.text[..self.end(step.events)]

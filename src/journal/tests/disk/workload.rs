@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
 use super::super::random::Random;
 use super::ledger::{Driver, wait};
-use super::model::{OPENED, Seen};
+use super::model::{OPENED, Seen, Session};
 use crate::kernel::id::{Fingerprint, Seq};
 use crate::kernel::time::Now;
 use std::time::Duration;
@@ -13,10 +13,18 @@ use std::time::Duration;
 /// Sessions and where each of them is.
 pub(in super::super) struct Workload {
     pub(in super::super) random: Random,
-    /// The names of the sessions and the last number given out in each.
-    sessions: Vec<(String, u64)>,
+    sessions: Vec<Lane>,
     /// What makes every meta, and with it every batch that has one, different from all others.
     tick: u64,
+}
+
+/// A session as its lane knows it.
+struct Lane {
+    name: String,
+    /// The last number given out.
+    last: u64,
+    /// The last number that may be given out.
+    reserved: u64,
 }
 
 impl Workload {
@@ -26,9 +34,11 @@ impl Workload {
 
     /// Goes on with what was found.
     pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
-        let last = |blocks: &[(u64, u64, u32, usize)]| blocks.last().map_or(0, |block| block.1);
-        let sessions =
-            seen.sessions.iter().map(|(name, found)| (name.clone(), last(&found.blocks))).collect();
+        let lane = |(name, found): (&String, &Session)| {
+            let reserved = found.reserved.number();
+            Lane { name: name.clone(), last: found.end().max(reserved), reserved }
+        };
+        let sessions = seen.sessions.iter().map(lane).collect();
         Self { random: Random::new(seed), sessions, tick: 1_000_000 }
     }
 
@@ -42,6 +52,8 @@ impl Workload {
             readers: 2,
             small_block: 2_048,
             merged_block: 12_000,
+            spare_bytes: 8_192,
+            boot: BOOT,
             ..Options::default()
         }
     }
@@ -49,8 +61,14 @@ impl Workload {
     /// Does one thing; a thing that is not a batch is over when this returns.
     pub(in super::super) fn step(&mut self, driver: Driver) -> Driver {
         match self.random.below(40) {
-            0 => return driver.reopen(),
-            12 => return driver.rise(),
+            0 => {
+                self.restore();
+                return driver.reopen();
+            }
+            12 => {
+                self.restore();
+                return driver.rise();
+            }
             1..=3 => drop(wait(self.merge(&driver)).expect("an answer").expect("merged")),
             4..=5 => drop(Seen::of(&driver.journal, self.page()).expect("readable")),
             6..=11 => self.burst(&driver),
@@ -60,6 +78,16 @@ impl Workload {
             }
         }
         driver
+    }
+
+    /// Goes on above every number that may have been given out, as a lane does that takes up its session.
+    ///
+    /// The journal relies on it: the reservation that follows is what says durably that the session was in use.
+    fn restore(&mut self) {
+        for lane in &mut self.sessions {
+            lane.last = lane.last.max(lane.reserved);
+            lane.reserved = lane.last;
+        }
     }
 
     /// A size for pages.
@@ -73,12 +101,14 @@ impl Workload {
         let mut plug = self.batch();
         plug.durability = Durability::Synced;
         plug.token_hash = Some([9; 32]);
+        let mut flight = vec![plug.session.as_str().to_owned()];
         driver.hand(plug);
         driver.disk.wait_until_held(|| driver.is_settled());
-        let count = 1 + self.random.below(6);
+        let count = 1 + self.random.below(4);
         let mut merge = None;
         for _ in 0..count {
-            let batch = self.batch();
+            let batch = self.batch_beside(&flight);
+            flight.push(batch.session.as_str().to_owned());
             driver.hand(batch);
             if self.random.one_in(8) {
                 merge = Some(self.merge(driver));
@@ -100,21 +130,28 @@ impl Workload {
             let batch = self.batch();
             driver.commit(batch).expect("kept");
         }
-        let (name, last) = self.random.pick(&self.sessions).expect("a session").clone();
-        driver.journal.merge(name.as_str().into(), Seq::new(last))
+        let lane = self.random.pick(&self.sessions).expect("a session");
+        driver.journal.merge(lane.name.as_str().into(), Seq::new(lane.last))
     }
 
     /// Thinks up a batch.
     pub(in super::super) fn batch(&mut self) -> Batch {
+        self.batch_beside(&[])
+    }
+
+    /// Thinks up a batch of a session that has none in `flight`, as a lane waits for an answer before it goes on.
+    fn batch_beside(&mut self, flight: &[String]) -> Batch {
         let random = &mut self.random;
         self.tick += 1;
-        let new = self.sessions.is_empty() || (self.sessions.len() < SESSIONS && random.one_in(8));
+        let free: Vec<usize> =
+            (0..self.sessions.len()).filter(|index| !flight.contains(&self.sessions[*index].name)).collect();
+        let new = free.is_empty() || (self.sessions.len() < SESSIONS && random.one_in(8));
         if new {
-            self.sessions.push((format!("s{}", self.sessions.len()), 0));
+            let name = format!("s{}", self.sessions.len());
+            self.sessions.push(Lane { name, last: 0, reserved: 0 });
         }
-        let index =
-            if new { self.sessions.len() - 1 } else { random.below(self.sessions.len() as u64) as usize };
-        let (name, last) = &mut self.sessions[index];
+        let index = if new { self.sessions.len() - 1 } else { *random.pick(&free).expect("a session") };
+        let Lane { name, last, reserved } = &mut self.sessions[index];
         let mut batch = Batch::new(name.as_str().into());
         if random.one_in(3) {
             batch.durability = Durability::Synced;
@@ -132,8 +169,11 @@ impl Workload {
             *last = block.last.number();
             batch.block = Some(block);
         }
-        if random.one_in(3) {
-            batch.reserve = Some(Seq::new(*last + random.below(4_096)));
+        if *last > *reserved || random.one_in(12) {
+            // As lanes do it: no number is shown before its reservation is on disk. Now and then it is given back.
+            *reserved = *last + random.below(10) / 3 * 60;
+            batch.reserve = Some(Seq::new(*reserved));
+            batch.durability = Durability::Synced;
         }
         if random.one_in(12) {
             batch.token_hash = Some([random.below(250) as u8; 32]);
@@ -169,3 +209,5 @@ fn block(name: &str, first: u64, random: &mut Random) -> Block {
 
 /// How many sessions there are in the end.
 const SESSIONS: usize = 6;
+/// Which start of the machine it is, while there is power.
+pub(in super::super) const BOOT: u128 = 1;
