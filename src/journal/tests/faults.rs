@@ -62,6 +62,13 @@ enum Start {
     Left,
 }
 
+/// Who asks for a sync: a journal is opened by the thread of the test, and has one of its own from then on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Opening,
+    Writer,
+}
+
 /// Makes call after call fail until none is left.
 fn each_call(kind: Kind, failure: Failure) {
     // There are few syncs, and each has a meaning of its own.
@@ -97,10 +104,9 @@ impl Trial {
         let (driver, opened) = self.open(disk, story);
         let mut struck = !opened;
         if opened && matches!(self.start, Start::Left) {
-            let hidden = self.sync_failed(&driver.disk, 0);
+            let hidden = self.sync_failed(&driver.disk, By::Opening);
             assert_eq!(hidden, None, "{}: opening hides a failed sync", self.name);
         }
-        let open = driver.disk.position();
         for _ in 0..STEPS {
             self.step(&driver);
         }
@@ -109,7 +115,7 @@ impl Trial {
         if driver.disk.struck() {
             struck = true;
             driver.disk.heal();
-            match self.sync_failed(&driver.disk, open) {
+            match self.sync_failed(&driver.disk, By::Writer) {
                 Some(_) => self.takes_nothing(&driver),
                 None => self.takes_more(&driver),
             }
@@ -117,7 +123,7 @@ impl Trial {
         // What has not failed yet may fail while it closes.
         let (disk, story, outcome) = driver.close();
         struck |= disk.heal();
-        let failed = self.sync_failed(&disk, open).is_some();
+        let failed = self.sync_failed(&disk, By::Writer).is_some();
         match outcome {
             Ok(()) => assert!(!failed, "{}: closing hides a failed sync", self.name),
             Err(CommitError::StorageFailed | CommitError::SyncFailed { .. }) => {
@@ -125,7 +131,7 @@ impl Trial {
             }
             Err(error) => assert!(struck, "{}: closing says {error:?}", self.name),
         }
-        self.never_synced_again(&disk, open);
+        self.never_synced_again(&disk);
         self.judge(&disk, &story);
         struck
     }
@@ -188,11 +194,18 @@ impl Trial {
         }
     }
 
-    /// Finds the place in the record, from `start` on, where a sync of the database or its log failed.
-    fn sync_failed(&self, disk: &Disk, start: usize) -> Option<usize> {
+    /// Finds the place in the record where a sync of the database or its log failed.
+    fn sync_failed(&self, disk: &Disk, by: By) -> Option<usize> {
         let store = disk.files_of(|name| name.starts_with(DATABASE));
-        let failed = |op: &Op| matches!(op, Op::SyncFailed { file, .. } if store.contains(file));
-        disk.with_ops(|ops| ops.iter().skip(start).position(failed).map(|at| start + at))
+        let here = std::thread::current().id();
+        let failed = |op: &Op| match op {
+            Op::SyncFailed { file, thread, .. } => {
+                store.contains(file) && (*thread == here) == (by == By::Opening)
+            }
+            Op::Made { .. } | Op::Gone { .. } | Op::NamesSynced => false,
+            Op::Write { .. } | Op::Length { .. } | Op::Synced { .. } => false,
+        };
+        disk.with_ops(|ops| ops.iter().position(failed))
     }
 
     fn takes_more(&mut self, driver: &Driver) {
@@ -214,8 +227,8 @@ impl Trial {
             .unwrap_or_else(|error| panic!("{}: reads go on: {error:?}", self.name));
     }
 
-    fn never_synced_again(&self, disk: &Disk, open: usize) {
-        let Some(at) = self.sync_failed(disk, open) else { return };
+    fn never_synced_again(&self, disk: &Disk) {
+        let Some(at) = self.sync_failed(disk, By::Writer) else { return };
         let store = disk.files_of(|name| name.starts_with(DATABASE));
         let synced = |op: &&Op| matches!(op, Op::Synced { file, .. } | Op::SyncFailed { file, .. } if store.contains(file));
         let again = disk.with_ops(|ops| ops.iter().skip(at + 1).find(synced).cloned());

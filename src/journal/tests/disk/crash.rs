@@ -80,7 +80,7 @@ impl<'a> Player<'a> {
                     self.image(*file).later.push(Later { op: index, fate: Fate::Waiting });
                 }
                 Op::Synced { file, begun } => self.image(*file).sync(*begun, &recording.ops),
-                Op::SyncFailed { file, begun } => self.image(*file).doubt(*begun),
+                Op::SyncFailed { file, begun, .. } => self.image(*file).doubt(*begun),
             }
         }
         self.at = self.at.max(cut);

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -53,6 +54,8 @@ pub(super) enum Op {
     SyncFailed {
         file: usize,
         begun: usize,
+        /// Who asked for it.
+        thread: ThreadId,
     },
 }
 
@@ -334,6 +337,10 @@ impl Shared {
         self.look();
         let doing = self.doing.read().expect("not poisoned");
         Turn { begun: self.state().recording.ops.len(), _doing: doing }
+    }
+
+    fn record_failed_sync(&self, file: usize, begun: usize) {
+        self.record(Op::SyncFailed { file, begun, thread: thread::current().id() });
     }
 
     fn record(&self, op: Op) {

@@ -69,7 +69,7 @@ impl RawFile for Own {
         let turn = self.shared.begin();
         let begun = turn.begun;
         if let Err(error) = check(&self.shared, Kind::OwnSync) {
-            self.shared.record(Op::SyncFailed { file: self.file, begun });
+            self.shared.record_failed_sync(self.file, begun);
             return Err(error);
         }
         RawFile::sync(&self.real)?;

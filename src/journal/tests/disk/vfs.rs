@@ -274,7 +274,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
         let turn = open.shared.begin();
         let begun = turn.begun;
         if open.shared.failure(Kind::Sync).is_some() {
-            open.shared.record(Op::SyncFailed { file: number, begun });
+            open.shared.record_failed_sync(number, begun);
             return ffi::SQLITE_IOERR_FSYNC;
         }
         let code = below!(real, xSync, flags);
