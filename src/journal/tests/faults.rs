@@ -71,14 +71,15 @@ enum By {
 
 /// Makes call after call fail until none is left.
 fn each_call(kind: Kind, failure: Failure) {
-    // There are few syncs, and each has a meaning of its own.
-    let every =
-        matches!(kind, Kind::Sync | Kind::OwnSync) || env::var("PUSH_LONG").is_ok_and(|value| value == "1");
+    let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
     for start in [Start::Fresh, Start::Left] {
         for lasting in [Lasting::Once, Lasting::ForEver] {
+            let fault = Fault { kind, nth: 1, failure, lasting };
+            // There are few syncs, and each has a meaning of its own.
+            let every = long || (fault.kind == Kind::Sync && fault.lasting == Lasting::Once);
             let mut nth = 1;
-            while Trial::new(start, Fault { kind, nth, failure, lasting }).run() {
-                nth += if every { 1 } else { 1 + nth / 2 };
+            while Trial::new(start, Fault { nth, ..fault }).run() {
+                nth += if every { 1 } else { 1 + nth * 2 / 3 };
             }
         }
     }
@@ -269,7 +270,7 @@ enum SyncFailed {
 }
 
 /// How much is asked of each journal.
-const STEPS: usize = 16;
+const STEPS: usize = 14;
 
 /// Bounds that make the log move often, and no clock.
 fn options() -> Options {
