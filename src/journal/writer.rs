@@ -349,7 +349,7 @@ impl Writer {
     /// Syncs, empties the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
         self.chores.refuse(&CommitError::Closed);
-        if let Err(error) = self.move_everything() {
+        if let Err(error) = self.put_away() {
             // What the log holds is all that is certain; closing must neither move it nor sync it in hope.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             return Err(error);
@@ -363,8 +363,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything durable and leaves nothing in the log.
-    fn move_everything(&mut self) -> Result<(), CommitError> {
+    /// Makes everything durable and moves it into the database.
+    fn put_away(&mut self) -> Result<(), CommitError> {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
