@@ -2,8 +2,13 @@
 
 mod commit;
 mod damage;
+mod disk;
+mod faults;
 mod merge;
 mod open;
+mod power;
+#[path = "../../../tests/support/random.rs"]
+mod random;
 mod read;
 mod removal;
 
