@@ -22,7 +22,7 @@ impl Lane {
         self.control.close();
         self.commands.close();
         while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
-            match input {
+            match *input {
                 LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
                 // Nobody is attached, so nobody can leave.
                 LaneInput::Gone(_) => {}

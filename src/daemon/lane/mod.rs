@@ -67,8 +67,8 @@ pub struct Lane {
     session: Session,
     world: Arc<World>,
     feed: Arc<Feed>,
-    control: mpsc::Receiver<LaneInput>,
-    commands: mpsc::Receiver<LaneInput>,
+    control: mpsc::Receiver<Box<LaneInput>>,
+    commands: mpsc::Receiver<Box<LaneInput>>,
     handle: LaneHandle,
     /// What must not be journaled and is needed all the same.
     memory: Memory,
@@ -152,7 +152,7 @@ impl Lane {
             self.submit();
             match self.next().await {
                 Next::Input(input) => {
-                    self.take(input);
+                    self.take(*input);
                     self.take_waiting();
                 }
                 Next::Reported(reported) => {
@@ -220,9 +220,9 @@ impl Lane {
     fn take_waiting(&mut self) {
         while self.gathering.bytes() < self.world.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Ok(input) = self.commands.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Some(reported) = self.work.has_reported() {
                 self.report(*reported);
             } else {
@@ -254,7 +254,7 @@ impl Lane {
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
-            self.memory.learn(environment);
+            self.memory.learn(self.world.environments.share(environment));
         }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
@@ -403,7 +403,7 @@ impl Lane {
 }
 
 enum Next {
-    Input(LaneInput),
+    Input(Box<LaneInput>),
     Reported(Box<Reported>),
     Deadline,
     Committed(Result<(), CommitError>),
