@@ -16,10 +16,13 @@ use super::hub::Hub;
 use super::os;
 use super::server::Server;
 use super::world::{Closing, World};
+use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
-use crate::journal::{CommitError, Journal, OpenError, Options};
-use crate::kernel::id::ParticipantId;
+use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
+use crate::kernel::event::{Event, EventKind, LossCause};
+use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
@@ -102,7 +105,8 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
-    let journal = Journal::open(&config.paths.state, Options::default())?;
+    let options = Options { boot: os::boot(), lost_line, ..Options::default() };
+    let journal = Journal::open(&config.paths.state, options)?;
     let descriptors = os::raise_descriptors();
     if let Some(descriptors) = descriptors {
         config.limits.connections = config.limits.connections.min(descriptors.connections());
@@ -134,6 +138,19 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     listener.retire();
     info!("daemon ended");
     Ok(())
+}
+
+/// Spells lost events as the event that stands for them.
+fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let cause = match loss.cause {
+        Cause::Damage => LossCause::Damage,
+        Cause::Power => LossCause::Power,
+        Cause::Retention => LossCause::Retention,
+    };
+    let kind = EventKind::Lost { after: loss.after, cause };
+    let mut line = Vec::new();
+    encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
+    line
 }
 
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {

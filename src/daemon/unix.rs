@@ -20,6 +20,13 @@ pub(super) fn resident_bytes() -> u64 {
     kibibytes.unwrap_or_default() * 1024
 }
 
+/// Names the time since the machine was started; zero where the system does not say.
+pub(super) fn boot() -> u128 {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
 /// Raises the number of descriptors that the daemon may have as far as it is its own to raise.
 ///
 /// Each client is one, and the common default of 1,024 is meant for programs which wait with `select`.

@@ -13,6 +13,11 @@ pub(super) const fn resident_bytes() -> u64 {
     0
 }
 
+/// Names the time since the machine was started; zero, as the system does not say.
+pub(super) const fn boot() -> u128 {
+    0
+}
+
 /// Raises nothing: there is no such limit.
 pub(super) const fn raise_descriptors() -> Option<Descriptors> {
     None

@@ -73,8 +73,8 @@ use crate::kernel::time::Now;
 
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use record::{
-    Batch, Block, Cause, Checkpoint, Create, Durability, Found, ListQuery, Loss, LostLine, Merged, Meta,
-    Options, Page, Stats, Stored,
+    Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine, Merged,
+    Meta, Options, Page, Stats, Stored,
 };
 
 use begin::Begun;
@@ -300,6 +300,30 @@ impl Journal {
     /// Tells whether the life before ended in good order.
     pub fn was_left_in_order(&self) -> bool {
         self.shared.before == Before::Clean
+    }
+
+    /// Reads the lines of the events after `after`, for somebody who only passes them on.
+    ///
+    /// A page is large as long as few are out, and else about `small`. A spent page lends its memory to the new one. A
+    /// history that cannot be proven is mended first.
+    pub async fn lines(
+        &self,
+        session: SessionId,
+        after: Seq,
+        small: usize,
+        spent: Option<Lines>,
+    ) -> Result<Lines, ReadError> {
+        let read = |spent| {
+            let (session, page) = (session.clone(), self.shared.readers.page(spent, small));
+            self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page))
+        };
+        match read(spent).await {
+            Err(ReadError::Damaged { .. }) => {
+                self.mend(session.clone()).await?;
+                read(None).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Lists sessions, the newest updated first.

@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::apply;
-use super::check;
+use super::check::{self, Numbers};
 use super::error::ReadError;
 use super::files;
 use super::marks::Marks;
 use super::mend::Known;
-use super::record::{Block, Checkpoint, Found, ListQuery, Meta, Options, Page, Stored};
+use super::record::{Block, Checkpoint, Found, Lines, ListQuery, Meta, Options, Page, Stored};
 use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -29,15 +30,32 @@ pub(super) struct Readers {
     busy_timeout: Duration,
     count: u32,
     permits: Arc<Semaphore>,
+    /// How many large pages may be out at once: what is lent to listeners stays bounded, however many are behind.
+    large: Arc<Semaphore>,
+    page_bytes: usize,
     idle: Mutex<Vec<Connection>>,
 }
+
+/// The right to a large page, held as long as the page is.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 impl Readers {
     pub(super) fn new(path: PathBuf, layer: Option<String>, options: &Options) -> Self {
         let count = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        let large = Arc::new(Semaphore::new(options.large_pages));
+        let page_bytes = options.page_bytes;
         let idle = Mutex::new(Vec::new());
-        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, idle }
+        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, large, page_bytes, idle }
+    }
+
+    /// Returns a page to read into: the spent one, or a new one that is large if there is room for it.
+    pub(super) fn page(&self, spent: Option<Lines>, small: usize) -> Lines {
+        let Lines { mut bytes, room, .. } = spent.unwrap_or_default();
+        bytes.clear();
+        let room = room.or_else(|| Arc::clone(&self.large).try_acquire_owned().ok());
+        let limit = if room.is_some() { self.page_bytes.max(small) } else { small };
+        Lines { bytes, room, limit, ..Lines::default() }
     }
 
     /// Runs `job` on a connection, away from the threads of the runtime.
@@ -88,6 +106,8 @@ impl Readers {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = files::connect(&self.path, flags, self.layer.as_deref())?;
         connection.busy_timeout(self.busy_timeout)?;
+        // A plan must not depend on the values of its parameters: SQLite would make it anew for every page.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Blocks are copied out once and not looked at again.
         connection.pragma_update(None, "cache_size", -512)?;
         Ok(connection)
@@ -175,6 +195,37 @@ pub(super) fn page(
         return Err(ReadError::NoSuchSession { session: session.clone() });
     };
     blocks(&moment, session, key, after, max_bytes)
+}
+
+/// Reads the lines of the events after `after` into `page`, until it is full.
+///
+/// What precedes a damaged block is still served; the page after it says what is wrong.
+pub(super) fn lines(
+    connection: &Connection,
+    session: &SessionId,
+    after: Seq,
+    mut page: Lines,
+) -> Result<Lines, ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let Some(key) = apply::key(&moment, session)? else {
+        return Err(ReadError::NoSuchSession { session: session.clone() });
+    };
+    page.last = after;
+    let read = walk(&moment, session, key, after, |numbers, bytes| {
+        if page.bytes.is_empty() {
+            page.first = Seq::new(numbers.first);
+            page.bytes.reserve(page.limit.saturating_add(bytes.len()));
+        }
+        page.last = Seq::new(numbers.last);
+        page.bytes.extend_from_slice(bytes);
+        page.more = page.bytes.len() >= page.limit;
+        if page.more { Walk::Stop } else { Walk::On }
+    });
+    match read {
+        Err(ReadError::Damaged { .. }) if !page.bytes.is_empty() => page.more = true,
+        other => other?,
+    }
+    Ok(page)
 }
 
 /// Lists sessions, the newest updated first.
@@ -267,7 +318,7 @@ fn checkpoint(
     }))
 }
 
-/// Reads whole blocks with events after `after` and proves each, beginning with its tie to the block before.
+/// Reads whole blocks with events after `after`, at most `max_bytes` but one block if there is any.
 fn blocks(
     connection: &Connection,
     session: &SessionId,
@@ -275,34 +326,57 @@ fn blocks(
     after: Seq,
     max_bytes: usize,
 ) -> Result<Page, ReadError> {
-    let (start, mut prev) = start(connection, session, key, after)?;
-    let mut statement = connection.prepare_cached(
-        "SELECT first, last, count, prev, checksum, seal, bytes
-         FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
-    )?;
-    let mut rows = statement.query(params![key, start])?;
     let mut page = Page { blocks: Vec::new(), more: false };
     let mut size = 0_usize;
-    while let Some(row) = rows.next()? {
-        let (numbers, seal) = row::numbers(row)?;
-        let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+    walk(connection, session, key, after, |numbers, bytes| {
         size = size.saturating_add(bytes.len());
         if size > max_bytes && !page.blocks.is_empty() {
             page.more = true;
-            break;
+            return Walk::Stop;
         }
-        if !numbers.prove(session, seal, prev, bytes) {
-            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
-        }
-        prev = numbers.checksum;
         page.blocks.push(Block {
             first: Seq::new(numbers.first),
             last: Seq::new(numbers.last),
             count: numbers.count,
             bytes: Bytes::copy_from_slice(bytes),
         });
-    }
+        Walk::On
+    })?;
     Ok(page)
+}
+
+/// Whether a walk goes on.
+enum Walk {
+    On,
+    Stop,
+}
+
+/// Shows the blocks with events after `after` in order and proves each, beginning with its tie to the block before.
+fn walk(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    after: Seq,
+    mut take: impl FnMut(&Numbers, &[u8]) -> Walk,
+) -> Result<(), ReadError> {
+    let (start, mut prev) = start(connection, session, key, after)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT first, last, count, prev, checksum, seal, bytes
+         FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
+    )?;
+    let mut rows = statement.query(params![key, start])?;
+    while let Some(row) = rows.next()? {
+        let (numbers, seal) = row::numbers(row)?;
+        let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !numbers.prove(session, seal, prev, bytes) {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        }
+        prev = numbers.checksum;
+        if let Walk::Stop = take(&numbers, bytes) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Finds where to begin so as to read what follows `after`, and the chain up to there.

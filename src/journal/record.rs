@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::reader::Room;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -29,6 +30,10 @@ pub struct Options {
     pub checkpoint_pages: u32,
     /// How many reads run at once.
     pub readers: u32,
+    /// How large a page of lines is while there is room for large ones.
+    pub page_bytes: usize,
+    /// How many large pages of lines there may be at once.
+    pub large_pages: usize,
     /// The size from which a block is too large to be merged into another.
     pub small_block: usize,
     /// How large a merged block may become.
@@ -46,6 +51,8 @@ impl Default for Options {
             sync_within: Duration::from_millis(50),
             checkpoint_pages: 2_000,
             readers: 4,
+            page_bytes: 256 * 1024,
+            large_pages: 8,
             small_block: 16 * 1024,
             merged_block: 64 * 1024,
         }
@@ -274,6 +281,31 @@ pub struct Page {
     pub blocks: Vec<Block>,
     /// Whether further blocks followed when the page was read.
     pub more: bool,
+}
+
+/// A part of a session's history as one run of lines, in memory that is used again for the next.
+///
+/// What stands before the first event that was asked for is in it, as blocks are read whole; the caller skips it.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The position of the first event.
+    pub first: Seq,
+    /// The position of the last event; the one that was asked for when there is none.
+    pub last: Seq,
+    /// The events.
+    pub bytes: Vec<u8>,
+    /// Whether further events may follow.
+    pub more: bool,
+    /// From how many bytes on the page is full.
+    pub(super) limit: usize,
+    pub(super) room: Room,
+}
+
+impl Lines {
+    /// Tells whether the page is one of the few that are large.
+    pub const fn is_large(&self) -> bool {
+        self.room.is_some()
+    }
 }
 
 /// Which sessions a list shows.

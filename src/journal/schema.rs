@@ -79,6 +79,8 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(32);
+    // A plan must not depend on the values of its parameters: SQLite would make it anew for every batch.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
