@@ -4,6 +4,7 @@ mod commit;
 mod merge;
 mod open;
 mod read;
+mod salvage;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
