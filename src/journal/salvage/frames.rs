@@ -54,9 +54,11 @@ pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Fram
         let read = log.read_at(at, &mut buffer).unwrap_or(0);
         buffer.get_mut(read..).unwrap_or_default().fill(0);
         let stored = pair(&buffer, 16);
-        let whole = read == buffer.len();
-        let sound = whole && ORDERS.into_iter().any(|order| checksum(before, &buffer, order) == stored);
         let (page, salts) = ((pair(&buffer, 0) >> 32) as u32, pair(&buffer, 8));
+        // The sum over nothing but zeros is right, too; no page has the number zero.
+        let sound = page != 0
+            && read == buffer.len()
+            && ORDERS.into_iter().any(|order| checksum(before, &buffer, order) == stored);
         let ends = pair(&buffer, 0) & 0xffff_ffff != 0;
         frames.push(Frame { page, salts, sound, current: false, committed: None, ends });
         before = stored;

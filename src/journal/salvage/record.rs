@@ -3,8 +3,6 @@
 //! Neither the list of cells of a page nor its kind is believed: a record announces itself by the types of its columns,
 //! and what it says is proven elsewhere. Everything is read within bounds; whatever does not fit is no record.
 
-use std::ops::RangeInclusive;
-
 use super::images::spill;
 
 /// Which row a record is.
@@ -85,10 +83,7 @@ pub(super) struct Cell {
 impl Record {
     /// Reads the header at `at`, if one of our rows could begin there.
     pub(super) fn at(page: &[u8], at: usize) -> Option<Self> {
-        let header = usize::from(*page.get(at)?);
-        if !HEADERS.contains(&header) {
-            return None;
-        }
+        let header = usize::from(*page.get(at).filter(|length| (3..=HIGHEST_HEADER).contains(*length))?);
         let mut rest = page.get(at.checked_add(1)?..at.checked_add(header)?)?;
         let (mut types, mut columns, mut total) = ([0; COLUMNS], 0_usize, header as u64);
         while !rest.is_empty() {
@@ -255,8 +250,8 @@ const fn is_blob(kind: u64) -> bool {
 
 /// How many columns are looked at: those of the widest row, and some that a newer schema may have added.
 const COLUMNS: usize = 16;
-/// How long the header of a record of ours can be; no byte of a printed text is as low.
-const HEADERS: RangeInclusive<usize> = 3..=24;
+/// How long the header of a record of ours can be at most; no byte of a printed text is as low.
+pub(super) const HIGHEST_HEADER: u8 = 24;
 /// The type of a digest of 32 bytes.
 const TOKEN: u64 = 12 + 2 * 32;
 /// The type of a fingerprint of 16 bytes.

@@ -32,7 +32,7 @@ async fn a_flipped_bit_costs_one_block_at_most() {
     let model = Model::new().await;
     let mut chance = Chance::new();
     for (name, file) in [("database", &model.moved), ("half", &model.database), ("log", &model.log)] {
-        for bit in chance.choose(file.len() * 8, 150) {
+        for bit in chance.choose(file.len() * 8, 40) {
             let mut flipped = file.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let found = match name {
@@ -56,7 +56,7 @@ async fn a_file_cut_short_anywhere_keeps_what_precedes() {
         let frames = (0..=file.len() / (PAGE + 24)).map(|frame| 32 + frame * (PAGE + 24));
         let cuts: BTreeSet<usize> = edges
             .chain(frames)
-            .chain(chance.choose(file.len(), 100))
+            .chain(chance.choose(file.len(), 20))
             .filter(|cut| *cut <= file.len())
             .collect();
         let mut before = 0;
@@ -68,8 +68,6 @@ async fn a_file_cut_short_anywhere_keeps_what_precedes() {
                 before = found.events;
             } else {
                 model.found(cut_file, &[], Rows::Exact);
-                let found = model.found(cut_file, &model.log, Rows::Exact);
-                assert!(found.events > 0, "the log is there");
             }
         }
         assert!(file.len() != model.log.len() || before == model.events());
@@ -104,10 +102,10 @@ async fn pages_that_are_zero_swapped_or_rubbish_cost_themselves() {
 async fn nothing_is_found_in_nothing_and_in_rubbish() {
     let model = Model::new().await;
     let mut chance = Chance::new();
-    let rubbish: Vec<u8> = (0..200_000).map(|_| chance.next() as u8).collect();
-    let low: Vec<u8> = (0..200_000).map(|_| chance.below(20) as u8).collect();
-    let circle = [13_u8, 0, 0, 0].repeat(50_000);
-    let files: [&[u8]; 7] = [&[], &[0], &[0; 100_000], &[255; 100_000], &rubbish, &low, &circle];
+    let rubbish: Vec<u8> = (0..30_000).map(|_| chance.next() as u8).collect();
+    let low: Vec<u8> = (0..30_000).map(|_| chance.below(20) as u8).collect();
+    let circle = [13_u8, 0, 0, 0].repeat(8_000);
+    let files: [&[u8]; 7] = [&[], &[0], &[0; 20_000], &[255; 20_000], &rubbish, &low, &circle];
     for database in files {
         for log in files {
             let found = model.found(database, log, Rows::Exact);
@@ -177,18 +175,20 @@ async fn what_was_not_committed_is_not_found() {
     let current = |frame: &usize| head(*frame)[8..16] == model.log[16..24];
     let commits: Vec<usize> =
         (0..frames).filter(current).filter(|frame| head(*frame)[4..8] != [0; 4]).collect();
-    let &[.., before, end] = &commits[..] else { panic!("the log has two commits") };
-    assert!(end > before + 1, "the last transaction has several frames");
+    let end = *commits.last().expect("the log has a commit");
+    let start = commits.iter().rev().nth(1).map_or(0, |before| before + 1);
+    assert!(end > start, "the last transaction has several frames");
     let whole = model.found(&model.database, &model.log, Rows::Exact);
     let cut = model.found(&model.database, &model.log[..32 + end * (PAGE + 24)], Rows::Exact);
-    let without = model.found(&model.database, &model.log[..32 + (before + 1) * (PAGE + 24)], Rows::Exact);
+    let without = model.found(&model.database, &model.log[..32 + start * (PAGE + 24)], Rows::Exact);
     assert!(cut.events < whole.events);
     assert_eq!(cut.events, without.events, "half a transaction is none");
 }
 
 #[test]
 fn the_history_is_the_chain_that_reaches_furthest() {
-    let block = |first, last, prev, checksum| Head { first, last, count: 1, prev, checksum };
+    let block =
+        |first, last, prev, checksum| Head { first, last, count: (last - first) as u32 + 1, prev, checksum };
     let choose = |heads: &[Head]| {
         let mut heads = heads.to_vec();
         heads.sort_unstable();
@@ -275,7 +275,7 @@ struct Found {
 impl Model {
     async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let options = Options { checkpoint_pages: 14, small_block: 2_000, ..Options::default() };
+        let options = Options { checkpoint_pages: 10, small_block: 2_000, ..Options::default() };
         let journal = Journal::open(dir.path(), options).expect("a journal");
         let mut sessions = BTreeMap::new();
         for key in 1..=3_i64 {
@@ -292,23 +292,32 @@ impl Model {
                 checkpoints: BTreeMap::new(),
             };
             let batch = Batch { create: Some(create.clone()), ..Batch::new(id) };
-            written.commit(&journal, batch, 0).await;
+            written.commit(&journal, batch).await;
             sessions.insert(key, written);
         }
-        for round in 1..=14_u64 {
+        for round in 1..=10_u64 {
             for (key, written) in &mut sessions {
                 written.round(&journal, round, *key).await;
             }
-            if round == 7 {
+            if round == 5 {
                 let all = Seq::new(u64::MAX);
                 let merge = journal.merge(sessions[&1].id.clone(), all).await;
                 assert!(merge.expect("an answer").expect("merged").joined > 0);
             }
         }
         let read = |name: &str| std::fs::read(dir.path().join(name)).expect("a file");
-        let (database, log) = (read(DATABASE), read(LOG));
+        let mut model = Self { sessions, database: Vec::new(), log: Vec::new(), moved: Vec::new() };
+        for round in 11.. {
+            model.sessions.get_mut(&3).expect("a session").round(&journal, round, 3).await;
+            (model.database, model.log) = (read(DATABASE), read(LOG));
+            // The writer may just have moved the log; the last events are to stand in the log alone.
+            if model.found(&model.database, &[], Rows::Exact).events < model.events() {
+                break;
+            }
+        }
         journal.close().await.expect("closes");
-        Self { sessions, database, log, moved: read(DATABASE) }
+        model.moved = read(DATABASE);
+        model
     }
 
     fn events(&self) -> usize {
@@ -349,7 +358,7 @@ impl Written {
         let next = self.lines.keys().last().map_or(1, |last| last + 1);
         // The second session skips numbers, and each has one block now and then that fills several pages.
         let first = if key == 2 && round % 4 == 0 { next + 10 } else { next };
-        let length = if round % 5 == key as u64 { 9_000 } else { 90 };
+        let length = if round % 5 == key as u64 { 4_500 } else { 90 };
         let lines = (first..first + 2).map(|seq| {
             let mut text: String =
                 (0..length).map(|at| char::from(b'a' + ((seq + at * at) % 26) as u8)).collect();
@@ -380,10 +389,10 @@ impl Written {
             self.checkpoints.insert(last.number(), bytes.clone());
             batch.checkpoint = Some(Checkpoint { seq: last, bytes: bytes.into() });
         }
-        self.commit(journal, batch, round).await;
+        self.commit(journal, batch).await;
     }
 
-    async fn commit(&mut self, journal: &Journal, batch: Batch, _round: u64) {
+    async fn commit(&mut self, journal: &Journal, batch: Batch) {
         journal.commit(batch).await.expect("an answer").expect("kept");
         let stored = journal.load(self.id.clone()).await.expect("readable").expect("there");
         self.rows.push(row_of(
