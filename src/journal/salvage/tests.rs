@@ -357,7 +357,7 @@ impl Written {
     async fn round(&mut self, journal: &Journal, round: u64, key: i64) {
         let next = self.lines.keys().last().map_or(1, |last| last + 1);
         // The second session skips numbers, and each has one block now and then that fills several pages.
-        let first = if key == 2 && round % 4 == 0 { next + 10 } else { next };
+        let first = if key == 2 && round.is_multiple_of(4) { next + 10 } else { next };
         let length = if round % 5 == key as u64 { 4_500 } else { 90 };
         let lines = (first..first + 2).map(|seq| {
             let mut text: String =
@@ -371,7 +371,7 @@ impl Written {
         self.lines.extend(lines);
         let meta = Meta {
             session: self.id.clone(),
-            state: if round % 2 == 0 { "idle".into() } else { "running".into() },
+            state: if round.is_multiple_of(2) { "idle".into() } else { "running".into() },
             updated_at: Now(1_000 + round),
             opened_at: Now(5),
             active_run: (round % 2 == 1).then(|| format!("run_{round}")),
@@ -379,12 +379,12 @@ impl Written {
         };
         let mut batch = Batch {
             block: Some(Block { first, last, count: 2, bytes: bytes.into() }),
-            meta: (round % 3 != 0).then_some(meta),
-            reserve: (round % 6 == 0).then(|| Seq::new(round * 100)),
+            meta: (!round.is_multiple_of(3)).then_some(meta),
+            reserve: (round.is_multiple_of(6)).then(|| Seq::new(round * 100)),
             token_hash: (round == 9).then_some([round as u8; 32]),
             ..Batch::new(self.id.clone())
         };
-        if key != 3 && round % 4 == 0 {
+        if key != 3 && round.is_multiple_of(4) {
             let bytes: Vec<u8> = (0..round * 700).map(|at| (at * at % 251) as u8).collect();
             self.checkpoints.insert(last.number(), bytes.clone());
             batch.checkpoint = Some(Checkpoint { seq: last, bytes: bytes.into() });

@@ -281,22 +281,19 @@ fn rows(path: &Path) -> BTreeMap<String, String> {
     assert_eq!(sound, "ok");
     let mut rows = BTreeMap::new();
     let queries = [
-        ("session", "SELECT key, quote(id) || quote(token_hash) || opened_at || ' ' || updated_at || quote(state) ||
+        ("session", "SELECT key || '', quote(id) || quote(token_hash) || opened_at || ' ' || updated_at || quote(state) ||
             quote(active_run) || quote(summary) || reserved FROM session"),
         ("start_key", "SELECT start_key, quote(fingerprint) || session FROM start_key"),
         ("block", "SELECT session || ' ' || first, last || ' ' || count || ' ' || prev || ' ' || checksum || ' ' || seal ||
             quote(bytes) FROM block"),
-        ("checkpoint", "SELECT session, seq || ' ' || checksum || quote(bytes) FROM checkpoint"),
-        ("tally", "SELECT '', sessions FROM tally"),
+        ("checkpoint", "SELECT session || '', seq || ' ' || checksum || quote(bytes) FROM checkpoint"),
+        ("tally", "SELECT '', sessions || '' FROM tally"),
     ];
     for (table, query) in queries {
         let mut statement = connection.prepare(query).expect("a query");
         let mut found = statement.query([]).expect("rows");
         while let Some(row) = found.next().expect("a row") {
-            let text = |column: usize| match row.get_ref(column).expect("a value") {
-                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
-                other => other.as_str().expect("a text").to_owned(),
-            };
+            let text = |column: usize| row.get::<_, String>(column).expect("a text");
             let name = format!("{table} {}", text(0)).trim_end().to_owned();
             assert_eq!(rows.insert(name, text(1)), None);
         }
