@@ -2,28 +2,32 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
+#[path = "crowds/beside.rs"]
+mod beside;
+#[path = "crowds/crowd.rs"]
+mod crowd;
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "crowds/exhausted.rs"]
+mod exhausted;
+#[path = "crowds/many.rs"]
+mod many;
 #[path = "support/schemas.rs"]
 mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
 
-use std::collections::hash_map::DefaultHasher;
-use std::fs;
-use std::hash::Hasher;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use daemon::{Client, Daemon};
+use crowd::{
+    Listener, MIB, PATIENCE, connect, connections, descriptors, memory, metric, peak, request, say, wait_for,
+};
+use daemon::Daemon;
 use serde_json::{Value, json};
-
-/// How long a crowd may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-const MIB: u64 = 1024 * 1024;
 
 #[test]
 fn a_stuck_reader_among_fifty_changes_nothing_for_the_others() {
@@ -201,150 +205,4 @@ fn of_a_hundred_daemons_started_at_once_one_wins() {
     }
     let (pid, metrics) = answered.expect("one daemon that runs");
     assert_eq!(metrics["pid"], pid);
-}
-
-/// A client that reads fast and looks at little.
-struct Listener {
-    stream: UnixStream,
-    lines: BufReader<UnixStream>,
-}
-
-/// What a listener was told of a session, in short.
-#[derive(Debug, PartialEq, Eq)]
-struct Story {
-    events: u64,
-    first: u64,
-    last: u64,
-    bytes: u64,
-    digest: u64,
-}
-
-impl Listener {
-    fn new(stream: UnixStream) -> Self {
-        let lines = BufReader::with_capacity(64 * 1024, stream.try_clone().expect("another handle"));
-        Self { stream, lines }
-    }
-
-    fn attach(daemon: &Daemon, session: &str) -> Self {
-        let mut listener = Self::new(connect(daemon));
-        say(&mut listener.stream, request("attach_session", &json!({"sessionId": session})).as_bytes());
-        listener.until(|line| line["kind"] == "response");
-        listener
-    }
-
-    /// Returns the next line of a kind; those before it are dropped.
-    fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let mut line = String::new();
-            self.lines.read_line(&mut line).expect("a line");
-            schemas::check_line(line.trim_end());
-            let line = serde_json::from_str(&line).expect("JSON");
-            if wanted(&line) {
-                return line;
-            }
-        }
-    }
-
-    /// Reads the events of a run to its end; every number must follow the one before.
-    fn story(self) -> Story {
-        self.story_with(|_| ())
-    }
-
-    /// The same, with every line held to the schemas: who has the same story has had the same lines.
-    fn checked_story(self) -> Story {
-        self.story_with(|line| schemas::check_line(std::str::from_utf8(line).expect("UTF-8").trim_end()))
-    }
-
-    fn story_with(mut self, check: impl Fn(&[u8])) -> Story {
-        let mut digest = DefaultHasher::new();
-        let mut story = Story { events: 0, first: 0, last: 0, bytes: 0, digest: 0 };
-        let mut line = Vec::new();
-        let mut running = false;
-        loop {
-            line.clear();
-            self.lines.read_until(b'\n', &mut line).expect("a line");
-            assert!(!line.is_empty(), "the daemon has closed the connection after {story:?}");
-            check(&line);
-            let Some(seq) = seq(&line) else { continue };
-            running |= has(&line, b"\"type\":\"user_message\"");
-            if !running {
-                continue;
-            }
-            assert!(story.events == 0 || seq == story.last + 1, "{seq} after {story:?}");
-            if story.events == 0 {
-                story.first = seq;
-            }
-            story.last = seq;
-            story.events += 1;
-            story.bytes += line.len() as u64;
-            digest.write(&line);
-            if has(&line, b"\"type\":\"run_complete\"") {
-                story.digest = digest.finish();
-                return story;
-            }
-        }
-    }
-}
-
-/// Returns the number of an event from its line; `None` for an answer.
-fn seq(line: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(line.get(..line.len().min(250))?).unwrap_or_default();
-    let (_, after) = text.split_once("\"kind\":\"event\"")?.1.split_once("\"seq\":")?;
-    let digits = after.find(|letter: char| !letter.is_ascii_digit())?;
-    after[..digits].parse().ok()
-}
-
-fn has(line: &[u8], part: &[u8]) -> bool {
-    line[..line.len().min(250)].windows(part.len()).any(|window| window == part)
-}
-
-fn connect(daemon: &Daemon) -> UnixStream {
-    let stream = UnixStream::connect(daemon.socket()).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
-    stream
-}
-
-fn say(stream: &mut UnixStream, bytes: &[u8]) {
-    stream.write_all(bytes).expect("the daemon reads");
-}
-
-fn request(kind: &str, payload: &Value) -> String {
-    let line = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": kind, "payload": payload});
-    format!("{line}\n")
-}
-
-fn metric(client: &mut Client, name: &str) -> u64 {
-    client.get("get_metrics", json!({}))[name].as_u64().expect("a figure")
-}
-
-fn connections(client: &mut Client) -> u64 {
-    metric(client, "connections")
-}
-
-fn memory(client: &mut Client) -> u64 {
-    metric(client, "memoryBytes")
-}
-
-/// The most memory that the daemon ever held; zero where the system does not say.
-fn peak(daemon: &Daemon) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a size") * 1024
-}
-
-/// How many descriptors the daemon has, those of its journal aside, which it opens when it needs them.
-fn descriptors(daemon: &Daemon) -> usize {
-    let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).into_iter().flatten();
-    let targets = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    targets.filter(|target| !target.to_string_lossy().contains("pushd.db")).count()
-}
-
-/// Asks again and again until something is so.
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::yield_now();
-    }
 }

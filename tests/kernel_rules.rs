@@ -10,7 +10,7 @@ use pushd::kernel::event::{Criterion, Decision, Ending, EventKind, Intention, Ou
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::refusal::Refusal;
-use pushd::kernel::session::{Input, Session};
+use pushd::kernel::session::{Input, Missing, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
 
@@ -380,7 +380,8 @@ impl Scene {
 
     fn crash(&mut self) {
         let limits = Limits::default();
-        self.session = Session::restore(limits, State::default(), &self.events, self.reserved, Seq::ZERO);
+        self.session =
+            Session::restore(limits, State::default(), &self.events, self.reserved, Missing::default());
         self.executed = 0;
         self.gate = GateId::new("gate-after-crash");
         self.give(Input::Recovered { gates: vec![self.gate.clone()] });

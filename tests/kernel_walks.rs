@@ -19,7 +19,7 @@ use pushd::kernel::event::{
 };
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
 use pushd::kernel::limits::Limits;
-use pushd::kernel::session::{Input, Session};
+use pushd::kernel::session::{Input, Missing, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
 use random::Random;
@@ -244,10 +244,12 @@ impl Walk {
         if self.seed.is_multiple_of(CODED) {
             self.check_codecs();
         }
-        let whole = Session::restore(LIMITS, State::default(), &self.journal, self.reserved, Seq::ZERO);
+        let whole =
+            Session::restore(LIMITS, State::default(), &self.journal, self.reserved, Missing::default());
         let (at, checkpoint) =
             self.checkpoints[self.random.below(self.checkpoints.len() as u64) as usize].clone();
-        let tailed = Session::restore(LIMITS, checkpoint, &self.journal[at..], self.reserved, Seq::ZERO);
+        let tailed =
+            Session::restore(LIMITS, checkpoint, &self.journal[at..], self.reserved, Missing::default());
         assert_eq!(
             whole.state(),
             tailed.state(),

@@ -252,7 +252,7 @@ fn a_transcript_has_whole_messages_alone() {
         EventKind::Said { text: "lo".into() },
         EventKind::SayingDone { message: "asst_1".into() },
         EventKind::Said { text: "cut of".into() },
-        events.event(22).kind,
+        events.event(KINDS - 1).kind,
         EventKind::Said { text: "Again".into() },
         EventKind::SayingDone { message: "asst_2".into() },
     ]

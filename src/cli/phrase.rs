@@ -87,6 +87,18 @@ pub(super) fn recovered(found: &str) -> String {
     format!("the daemon was started again: {now}")
 }
 
+/// Says which events are gone, and why.
+pub(super) fn lost(payload: &Value) -> String {
+    let number = |field: &str| payload.get(field).and_then(Value::as_u64).unwrap_or_default();
+    let (first, last) = (number("afterSeq").saturating_add(1), number("untilSeq"));
+    let why = match payload.get("cause").and_then(Value::as_str).unwrap_or_default() {
+        "power" => "what was not on disk when the machine stopped is gone",
+        "retention" => "old events were removed, as is set",
+        _ => "the journal was damaged",
+    };
+    format!("events {first} to {last} are missing: {why}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::console::{Palette, Style};
 use super::ids;
-use super::phrase::{asked, choices, ending, field, invocation, recovered};
+use super::phrase::{asked, choices, ending, field, invocation, lost, recovered};
 use super::plain::{Plain, plain, plain_line};
 use crate::client::Event;
 
@@ -111,6 +111,7 @@ impl View {
                 self.trouble(event, Style::Bad, "error")
             }
             "run_recovered" => self.line(Style::Attention, &recovered(event.text("found"))),
+            "events_lost" => self.line(Style::Attention, &lost(&event.payload)),
             "run_complete" => self.complete(&event.payload),
             "session_snapshot" => self.snapshot(&event.payload),
             "session_renamed" => {

@@ -108,6 +108,7 @@ fn foreign_text_cannot_act_wherever_it_stands() {
         "warning",
         "error",
         "run_recovered",
+        "events_lost",
         "run_complete",
         "session_snapshot",
         "session_renamed",

@@ -20,6 +20,10 @@ pub struct Limits {
     pub stalled: Duration,
     /// How many connections are served at once.
     pub connections: usize,
+    /// How many wrong attach tokens may be tried at a session before they are no longer looked at.
+    pub wrong_tokens: u32,
+    /// After how long one more may be tried.
+    pub wrong_token_pause: Duration,
     /// How many requests of one connection may be unanswered.
     pub requests: usize,
     /// How many commands may wait for a session, and as many for its control.
@@ -53,6 +57,8 @@ impl Default for Limits {
             first_line: Duration::from_secs(10),
             stalled: Duration::from_secs(300),
             connections: 20_000,
+            wrong_tokens: 10,
+            wrong_token_pause: Duration::from_secs(6),
             requests: 64,
             inbox: 256,
             reports: 1024,
@@ -100,6 +106,9 @@ impl Limits {
         }
         if let Some(first) = seconds("PUSH_FIRST_LINE_SECONDS")? {
             limits.first_line = first;
+        }
+        if let Some(pause) = seconds("PUSH_WRONG_TOKEN_SECONDS")? {
+            limits.wrong_token_pause = pause;
         }
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);

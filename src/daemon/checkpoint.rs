@@ -87,6 +87,8 @@ struct WrittenRun {
     last: Option<Line>,
     checks: Line,
     stopping: Option<Line>,
+    #[serde(default)]
+    torn: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -218,6 +220,7 @@ impl WrittenRun {
             last: run.last.clone().and_then(|last| line(EventKind::CallSettled(Box::new(last)))),
             checks: line(EventKind::RunEnded(Box::new(checks)))?,
             stopping: stopping.and_then(line),
+            torn: run.torn,
         })
     }
 
@@ -262,6 +265,7 @@ impl WrittenRun {
             last: last.transpose()?,
             checks: report(&self.checks)?.checks,
             stopping: stopping.transpose()?,
+            torn: self.torn,
         })
     }
 }

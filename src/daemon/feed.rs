@@ -4,6 +4,7 @@
 //! of the ring and reads the journal, and the lane never notices. The lock is held to copy a few pointers, never while
 //! anything is written or awaited.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -28,10 +29,15 @@ pub struct Block {
 impl Block {
     /// Returns the lines after `seen` and up to `until`.
     pub fn between(&self, seen: Seq, until: Seq) -> Bytes {
-        let start = if seen < self.first { 0 } else { offset_after(&self.lines, seen) };
-        let end = if until >= self.last { self.lines.len() } else { offset_after(&self.lines, until) };
-        self.lines.slice(start.min(end)..end)
+        self.lines.slice(between(&self.lines, (self.first, self.last), seen, until))
     }
+}
+
+/// Returns where the lines after `seen` and up to `until` are among those of the events from `first` to `last`.
+pub(super) fn between(lines: &[u8], (first, last): (Seq, Seq), seen: Seq, until: Seq) -> Range<usize> {
+    let start = if seen < first { 0 } else { offset_after(lines, seen) };
+    let end = if until >= last { lines.len() } else { offset_after(lines, until) };
+    start.min(end)..end
 }
 
 impl Span for Block {
@@ -98,6 +104,11 @@ impl Feed {
     /// Returns what follows `seen`, at most about `limit` bytes.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<Block> {
         self.lock().ring.after(seen, limit)
+    }
+
+    /// Tells whether everything after `seen` is still here.
+    pub fn holds_after(&self, seen: Seq) -> bool {
+        self.lock().ring.holds_after(seen)
     }
 
     /// Returns the newest position that was shown.

@@ -18,8 +18,8 @@ use crate::adapter::push::record::{self, RecordError};
 use crate::journal::{Create, ReadError, Stored};
 use crate::kernel::command::Phase;
 use crate::kernel::event::Event;
-use crate::kernel::id::{Seq, SessionId};
-use crate::kernel::session::Session;
+use crate::kernel::id::SessionId;
+use crate::kernel::session::{Missing, Session};
 
 /// Why a session could not be brought back.
 #[derive(Debug, thiserror::Error)]
@@ -225,6 +225,7 @@ impl Hub {
     }
 
     fn restore(&self, stored: Stored) -> Result<Session, RecordError> {
+        let missing = Missing { floor: stored.floor, holes: stored.holes };
         // A checkpoint of another version is as good as none: the whole history makes the same state.
         let checkpoint = stored.checkpoint.and_then(|kept| checkpoint::decode(&kept.bytes).ok());
         let from = checkpoint.unwrap_or_default();
@@ -237,7 +238,7 @@ impl Hub {
                 }
             }
         }
-        Ok(Session::restore(self.world.limits.session, from, &tail, stored.reserved, Seq::ZERO))
+        Ok(Session::restore(self.world.limits.session, from, &tail, stored.reserved, missing))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, LaneHandle>> {

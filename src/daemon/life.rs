@@ -16,10 +16,13 @@ use super::hub::Hub;
 use super::os;
 use super::server::Server;
 use super::world::{Closing, World};
+use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
-use crate::journal::{CommitError, Journal, OpenError, Options};
-use crate::kernel::id::ParticipantId;
+use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
+use crate::kernel::event::{Event, EventKind, LossCause};
+use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
@@ -40,6 +43,29 @@ pub enum Signal {
     /// The first asks it to stop, the second makes it.
     Stop,
 }
+
+/// How many descriptors the daemon may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// How many it might have had when it was started, which is what its steps get.
+    pub(super) before: u64,
+    /// How many it may have.
+    pub(super) limit: u64,
+}
+
+impl Descriptors {
+    /// How many connections leave enough for the journal and for steps.
+    fn connections(self) -> usize {
+        let rest = self.limit.saturating_sub(OWN);
+        usize::try_from(rest - (rest / 2).min(SPARE)).unwrap_or(usize::MAX)
+    }
+}
+
+/// How many descriptors the daemon has open itself, at most: its journal, its log, its runtime.
+const OWN: u64 = 32;
+
+/// How many no crowd of clients can take from steps.
+const SPARE: u64 = 256;
 
 /// Why a daemon could not run.
 #[derive(Debug, thiserror::Error)]
@@ -74,18 +100,24 @@ pub enum RunError {
 /// Runs a daemon until it is asked to stop.
 ///
 /// `ready` is called when clients can connect.
-pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
+pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
-    let journal = Journal::open(&config.paths.state, Options::default())?;
+    let options = Options { boot: os::boot(), lost_line, ..Options::default() };
+    let journal = Journal::open(&config.paths.state, options)?;
+    let descriptors = os::raise_descriptors();
+    if let Some(descriptors) = descriptors {
+        config.limits.connections = config.limits.connections.min(descriptors.connections());
+    }
+    let local = Local::this_program().map_err(io_error("find", Path::new("this program")))?;
     let world = Arc::new(World {
         limits: config.limits,
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
-        local: Local::this_program().map_err(io_error("find", Path::new("this program")))?,
+        local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),
@@ -106,6 +138,19 @@ pub async fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     listener.retire();
     info!("daemon ended");
     Ok(())
+}
+
+/// Spells lost events as the event that stands for them.
+fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let cause = match loss.cause {
+        Cause::Damage => LossCause::Damage,
+        Cause::Power => LossCause::Power,
+        Cause::Retention => LossCause::Retention,
+    };
+    let kind = EventKind::Lost { after: loss.after, cause };
+    let mut line = Vec::new();
+    encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
+    line
 }
 
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {

@@ -8,11 +8,14 @@ pub mod checkpoint;
 pub mod clock;
 mod connection;
 mod feed;
+mod guesses;
 pub mod hub;
 pub mod lane;
 pub mod life;
 pub mod mint;
 pub mod outbox;
+#[cfg(test)]
+mod panic_tests;
 mod reading;
 mod requests;
 pub mod server;

@@ -133,10 +133,9 @@ impl Desk {
         };
         if let SessionAsk::Attach(attach) = &ask
             && let Some(token) = &attach.token
-            && !mint::token_matches(token.reveal(), &lane.token_hash())
+            && let Err(body) = self.server.check_token(&lane, token.reveal())
         {
-            let message = "the attach token does not belong to this session";
-            return ticketed.refuse(&ErrorBody::lasting(Code::AttachForbidden, message));
+            return ticketed.refuse(&body);
         }
         let (command, environment, context) = command(ask);
         self.ask(Ok(lane), command, environment, context, ticketed).await;

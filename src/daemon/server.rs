@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::connection::FAREWELL;
+use super::guesses::Guesses;
 use super::hub::Hub;
 use super::lane::LaneHandle;
 use super::mint;
@@ -32,6 +33,7 @@ pub struct Server {
     decode_limits: DecodeLimits,
     connections: AtomicU64,
     left: Notify,
+    guesses: Guesses,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -50,7 +52,9 @@ pub(super) struct Started {
 impl Server {
     /// Makes the server of a hub.
     pub fn new(hub: Arc<Hub>, socket: &Path) -> Arc<Self> {
+        let limits = hub.world().limits;
         Arc::new(Self {
+            guesses: Guesses::new(limits.wrong_tokens, limits.wrong_token_pause),
             hub,
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
@@ -114,6 +118,23 @@ impl Server {
             Ok(None) => Err(ErrorBody::lasting(Code::SessionNotFound, format!("there is no session {id}"))),
             Err(error) => Err(ErrorBody::passing(Code::InternalError, error.to_string())),
         }
+    }
+
+    /// Refuses a token that is not the session's, and every token while too many wrong ones were tried.
+    pub(super) fn check_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
+        if let Err(pause) = self.guesses.take(lane.id(), self.hub.world().clock.uptime()) {
+            let message = format!(
+                "too many wrong attach tokens were tried; none is looked at for {} s",
+                pause.as_millis().div_ceil(1000)
+            );
+            return Err(ErrorBody::passing(Code::AttachForbidden, message));
+        }
+        if !mint::token_matches(token, &lane.token_hash()) {
+            let message = "the attach token does not belong to this session";
+            return Err(ErrorBody::lasting(Code::AttachForbidden, message));
+        }
+        self.guesses.give_back(lane.id());
+        Ok(())
     }
 
     /// Starts a session, or finds the one that was started under the same key.

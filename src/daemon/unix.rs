@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::life::Signal;
+use super::life::{Descriptors, Signal};
 
 /// Returns how much memory the daemon holds, as the system counts it; zero where it does not say.
 pub(super) fn resident_bytes() -> u64 {
@@ -18,11 +20,32 @@ pub(super) fn resident_bytes() -> u64 {
     kibibytes.unwrap_or_default() * 1024
 }
 
-/// Makes a directory for its owner alone, and closes one that is too open.
+/// Names the time since the machine was started; zero where the system does not say.
+pub(super) fn boot() -> u128 {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+/// Raises the number of descriptors that the daemon may have as far as it is its own to raise.
+///
+/// Each client is one, and the common default of 1,024 is meant for programs which wait with `select`.
+pub(super) fn raise_descriptors() -> Option<Descriptors> {
+    let (before, most) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok();
+    Some(Descriptors { before, limit: if raised { most } else { before } })
+}
+
+/// Makes a directory for its owner alone, and closes one that is too open; one of somebody else is refused.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let mode = fs::metadata(path)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let there = fs::metadata(path)?;
+    // Its owner could put another in its place at any time, also where we may write to it.
+    if there.uid() != geteuid().as_raw() {
+        let text = format!("{} belongs to another user (uid {})", path.display(), there.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if there.mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

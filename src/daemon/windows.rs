@@ -6,11 +6,21 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::life::Signal;
+use super::life::{Descriptors, Signal};
 
 /// Returns how much memory the daemon holds; zero, as it is not looked up here.
 pub(super) const fn resident_bytes() -> u64 {
     0
+}
+
+/// Names the time since the machine was started; zero, as the system does not say.
+pub(super) const fn boot() -> u128 {
+    0
+}
+
+/// Raises nothing: there is no such limit.
+pub(super) const fn raise_descriptors() -> Option<Descriptors> {
+    None
 }
 
 /// Makes a directory; a profile's directories belong to its owner already.

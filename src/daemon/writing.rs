@@ -4,7 +4,8 @@
 //! the events that follow from it, no event can overtake the answer of its cause.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +15,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::feed::{Block, Feed};
+use super::feed::{self, Feed};
 use super::hub::Hub;
 use super::outbox::{Out, Outbox};
+use crate::journal::Lines;
 use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
 
 /// Writes until the connection closes or breaks.
 pub(super) async fn write(hub: Arc<Hub>, to: impl AsyncWrite + Unpin, outbox: Arc<Outbox>) {
     let limits = hub.world().limits;
-    let mut writer =
-        Writer { hub, to, stalled: limits.stalled, write_bytes: limits.write_bytes, listening: Vec::new() };
+    let to = Sink { to, stalled: limits.stalled };
+    let mut writer = Writer { hub, to, write_bytes: limits.write_bytes, listening: Vec::new() };
     loop {
         // Asked before the round: what was handed over before the end is still written.
         let closed = outbox.is_closed();
@@ -45,17 +47,37 @@ pub(super) async fn write(hub: Arc<Hub>, to: impl AsyncWrite + Unpin, outbox: Ar
 
 struct Writer<W> {
     hub: Arc<Hub>,
-    to: W,
-    stalled: Duration,
+    to: Sink<W>,
     write_bytes: usize,
     listening: Vec<Listening>,
+}
+
+/// The way to the peer.
+struct Sink<W> {
+    to: W,
+    stalled: Duration,
 }
 
 /// A place in the events of one session.
 struct Listening {
     feed: Arc<Feed>,
     seen: Seq,
-    found: Vec<Bytes>,
+    found: Found,
+    /// What was read from the journal while the page before it was written.
+    next: Option<Lines>,
+    /// A page that was written, for its memory.
+    spent: Option<Lines>,
+}
+
+/// What is to be written next.
+#[derive(Default)]
+enum Found {
+    #[default]
+    Nothing,
+    /// From the ring.
+    Shown(Vec<Bytes>),
+    /// From the journal, a part of a page.
+    Page(Lines, Range<usize>),
 }
 
 #[derive(PartialEq, Eq)]
@@ -70,14 +92,26 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             listening.look(self.write_bytes, &self.hub).await?;
         }
         let waiting = outbox.take();
-        let busy = !waiting.is_empty() || self.listening.iter().any(|listening| !listening.found.is_empty());
+        let found = |listening: &Listening| !matches!(listening.found, Found::Nothing);
+        let busy = !waiting.is_empty() || self.listening.iter().any(found);
         let permits = self.write_answers(waiting).await?;
-        for index in 0..self.listening.len() {
-            for lines in std::mem::take(&mut self.listening[index].found) {
-                self.write_all(&lines).await?;
+        for listening in &mut self.listening {
+            match std::mem::take(&mut listening.found) {
+                Found::Nothing => {}
+                Found::Shown(blocks) => self.to.write_all(&blocks).await?,
+                Found::Page(page, lines) => {
+                    let lines = [&page.bytes[lines]];
+                    let write = self.to.write_all(&lines);
+                    let read = listening.read_ahead(&page, self.write_bytes, &self.hub);
+                    // Reading begins first: a peer that takes everything at once never lets the other have its turn.
+                    let (read, written) = tokio::join!(read, write);
+                    written?;
+                    listening.next = read?;
+                    listening.spent = Some(page);
+                }
             }
         }
-        self.to.flush().await?;
+        self.to.to.flush().await?;
         drop(permits);
         Ok(if busy { Round::Busy } else { Round::Quiet })
     }
@@ -94,7 +128,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 Out::Subscribe { feed, after } => {
                     // Whatever was found for an earlier place is found again from the new one.
                     self.listening.retain(|known| known.feed.session() != feed.session());
-                    self.listening.push(Listening { feed, seen: after, found: Vec::new() });
+                    self.listening.push(Listening::new(feed, after));
                 }
                 Out::Follow(feed) => {
                     let known = self.listening.iter_mut();
@@ -105,55 +139,90 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 Out::Unsubscribe(session) => self.listening.retain(|known| *known.feed.session() != session),
             }
         }
-        self.write_all(&lines).await?;
+        self.to.write_all(&[lines]).await?;
         Ok(permits)
     }
+}
 
+impl<W: AsyncWrite + Unpin> Sink<W> {
     /// Writes everything; gives up only when the peer takes nothing at all for too long.
-    async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let written = match timeout(self.stalled, self.to.write(bytes)).await {
-                Ok(written) => written?,
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress")),
-            };
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+    async fn write_all(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        for pieces in pieces.chunks(PIECES) {
+            let mut slices: [IoSlice<'_>; PIECES] = [IoSlice::new(&[]); PIECES];
+            for (slice, piece) in slices.iter_mut().zip(pieces) {
+                *slice = IoSlice::new(piece.as_ref());
             }
-            bytes = &bytes[written..];
+            let mut rest = &mut slices[..pieces.len()];
+            // Pieces that are empty are passed over.
+            IoSlice::advance_slices(&mut rest, 0);
+            while !rest.is_empty() {
+                let written = match timeout(self.stalled, self.to.write_vectored(rest)).await {
+                    Ok(written) => written?,
+                    Err(_) => {
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress"));
+                    }
+                };
+                if written == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                IoSlice::advance_slices(&mut rest, written);
+            }
         }
         Ok(())
     }
 }
 
+/// How many pieces are handed to the system at once.
+const PIECES: usize = 64;
+
 impl Listening {
+    const fn new(feed: Arc<Feed>, seen: Seq) -> Self {
+        Self { feed, seen, found: Found::Nothing, next: None, spent: None }
+    }
+
     /// Finds the next events, in the ring or, when they have left it, in the journal.
     async fn look(&mut self, limit: usize, hub: &Hub) -> io::Result<()> {
         let newest = self.feed.newest();
         if self.seen >= newest {
             return Ok(());
         }
-        let blocks = match self.feed.after(self.seen, limit) {
-            Tail::Spans(blocks) => blocks,
-            Tail::Behind => self.page(limit, hub).await?,
-        };
-        for block in blocks {
-            // Nothing that the feed had not shown yet: its answer may still be on its way.
-            let lines = block.between(self.seen, newest);
-            self.seen = self.seen.max(block.last.min(newest));
-            if !lines.is_empty() {
-                self.found.push(lines);
+        let page = match (self.next.take(), self.feed.after(self.seen, limit)) {
+            (Some(page), _) => page,
+            (None, Tail::Behind) => self.page(self.seen, limit, hub).await?,
+            (None, Tail::Spans(blocks)) => {
+                self.spent = None;
+                let mut shown = Vec::with_capacity(blocks.len());
+                for block in blocks {
+                    shown.push(block.between(self.seen, newest));
+                    self.seen = self.seen.max(block.last.min(newest));
+                }
+                self.found = Found::Shown(shown);
+                return Ok(());
             }
+        };
+        // Nothing that the feed had not shown yet: its answer may still be on its way.
+        let lines = feed::between(&page.bytes, (page.first, page.last), self.seen, newest);
+        self.seen = self.seen.max(page.last.min(newest));
+        if !lines.is_empty() {
+            self.found = Found::Page(page, lines);
         }
         Ok(())
     }
 
-    async fn page(&self, limit: usize, hub: &Hub) -> io::Result<Vec<Block>> {
+    /// Reads what follows `page` while it is written, unless it can be had for nothing or memory is short.
+    async fn read_ahead(&mut self, page: &Lines, limit: usize, hub: &Hub) -> io::Result<Option<Lines>> {
+        if !page.more || !page.is_large() || self.feed.holds_after(self.seen) {
+            return Ok(None);
+        }
+        self.page(self.seen, limit, hub).await.map(Some)
+    }
+
+    async fn page(&mut self, after: Seq, limit: usize, hub: &Hub) -> io::Result<Lines> {
         let session = self.feed.session().clone();
-        let page = hub.world().journal.page(session.clone(), self.seen, limit).await.map_err(|error| {
+        let spent = self.spent.take();
+        hub.world().journal.lines(session.clone(), after, limit, spent).await.map_err(|error| {
             warn!(%session, %error, "a listener could not be fed from the journal");
             io::Error::other(error)
-        })?;
-        let blocks = page.blocks.into_iter();
-        Ok(blocks.map(|block| Block { first: block.first, last: block.last, lines: block.bytes }).collect())
+        })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It begins and ends no transaction; whoever calls it undoes what a refused batch has done.
 
+use std::cell::Cell;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::check::{self, Numbers};
@@ -9,14 +11,23 @@ use super::error::{CommitError, Conflict};
 use super::record::{Batch, Block, Checkpoint, Create, Meta};
 use crate::kernel::id::{Seq, SessionId};
 
-/// Applies every part of `batch`.
-pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
+/// What tells the rows of this life of the journal from others.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// Its number.
+    pub(super) number: u64,
+    /// The last key that was given to a session; none is ever given twice, as rows may outlive their session for a while.
+    pub(super) last_key: Cell<i64>,
+}
+
+/// Applies every part of `batch`, and returns the key of its session unless it changes nothing.
+pub(super) fn apply(connection: &Connection, batch: &Batch, life: &Life) -> Result<Option<i64>, CommitError> {
     if batch.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let key = match (&batch.create, key(connection, &batch.session)?) {
         (None, Some(key)) => key,
-        (Some(create), None) => insert_session(connection, &batch.session, create)?,
+        (Some(create), None) => insert_session(connection, &batch.session, create, life)?,
         (Some(_), Some(_)) => return Err(Conflict::SessionExists.into()),
         (None, None) => return Err(Conflict::NoSuchSession.into()),
     };
@@ -29,8 +40,8 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<(), Commit
     if let Some(reserve) = batch.reserve {
         let reserved = stored(reserve.number())?;
         connection
-            .prepare_cached("UPDATE session SET reserved = ?2 WHERE key = ?1")?
-            .execute(params![key, reserved])?;
+            .prepare_cached("UPDATE session SET reserved = ?2, life = ?3 WHERE key = ?1")?
+            .execute(params![key, reserved, stored(life.number)?])?;
     }
     if let Some(hash) = &batch.token_hash {
         connection
@@ -40,7 +51,7 @@ pub(super) fn apply(connection: &Connection, batch: &Batch) -> Result<(), Commit
     if let Some(checkpoint) = &batch.checkpoint {
         keep(connection, &batch.session, key, checkpoint)?;
     }
-    Ok(())
+    Ok(Some(key))
 }
 
 /// Finds the number under which the rows of `session` stand.
@@ -82,15 +93,27 @@ pub(super) fn stored(number: u64) -> Result<i64, Conflict> {
     i64::try_from(number).map_err(|_| Conflict::TooLarge)
 }
 
-fn insert_session(connection: &Connection, session: &SessionId, create: &Create) -> Result<i64, CommitError> {
+fn insert_session(
+    connection: &Connection,
+    session: &SessionId,
+    create: &Create,
+    life: &Life,
+) -> Result<i64, CommitError> {
     let opened_at = stored(create.opened_at.0)?;
+    let key = life.last_key.get().checked_add(1).ok_or(Conflict::TooLarge)?;
+    life.last_key.set(key);
     connection
         .prepare_cached(
-            "INSERT INTO session (id, token_hash, opened_at, updated_at, state, summary, reserved)
-             VALUES (?1, ?2, ?3, ?3, '', '', 0)",
+            "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, summary, reserved, life)
+             VALUES (?1, ?2, ?3, ?4, ?4, '', '', 0, ?5)",
         )?
-        .execute(params![session.as_str(), create.token_hash.as_slice(), opened_at])?;
-    let key = connection.last_insert_rowid();
+        .execute(params![
+            key,
+            session.as_str(),
+            create.token_hash.as_slice(),
+            opened_at,
+            stored(life.number)?
+        ])?;
     if let Some((start_key, fingerprint)) = &create.start_key {
         let added = connection
             .prepare_cached(

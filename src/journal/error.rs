@@ -53,6 +53,15 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
     },
+    /// What the life before lost cannot be written down.
+    #[error("cannot write down in {} what was lost", .path.display())]
+    Begin {
+        /// The database.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: CommitError,
+    },
     /// SQLite refused.
     #[error("cannot open {}", .path.display())]
     Sqlite {
@@ -115,6 +124,9 @@ pub enum Conflict {
     /// The database itself refused the rows.
     #[error("the database refused the rows")]
     Constraint,
+    /// The history has changed since it was looked at.
+    #[error("the history has changed meanwhile")]
+    Changed,
 }
 
 /// Why a batch was not kept, or not made durable.
@@ -158,6 +170,8 @@ impl From<rusqlite::Error> for CommitError {
         match source.sqlite_error_code() {
             Some(ErrorCode::ConstraintViolation) => Self::Conflict(Conflict::Constraint),
             Some(ErrorCode::DiskFull) => Self::Full,
+            // The file of the log's index could not grow.
+            Some(_) if extended == Some(ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(_) | None => Self::Sqlite { source: Arc::new(source) },
         }
@@ -184,6 +198,9 @@ pub enum ReadError {
     /// SQLite refused.
     #[error("the journal cannot be read")]
     Sqlite(#[from] rusqlite::Error),
+    /// What is missing could not be written down.
+    #[error("a damaged history could not be mended")]
+    Mend(#[source] CommitError),
     /// The read was given up half-way, as its runtime ended.
     #[error("the read was given up")]
     GivenUp,

@@ -3,60 +3,16 @@
 //! A slice reads a bounded number of rows and makes at most one block, inside a transaction which the writer commits
 //! between two groups of batches. No byte changes and none moves past another; damaged blocks are left alone.
 
-use std::collections::VecDeque;
-
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::apply;
 use super::check::Numbers;
-use super::error::{CommitError, Conflict, MergeError};
+use super::chores::{Chore, Progress};
+use super::error::{Conflict, MergeError};
 use super::record::{Merged, Options};
 use super::row;
 use crate::kernel::id::{Seq, SessionId};
-
-/// The merges that wait for their next slice.
-pub(super) struct Merges {
-    small: usize,
-    whole: usize,
-    waiting: VecDeque<Merge>,
-}
-
-impl Merges {
-    pub(super) fn new(options: &Options) -> Self {
-        Self { small: options.small_block, whole: options.merged_block, waiting: VecDeque::new() }
-    }
-
-    pub(super) fn add(
-        &mut self,
-        session: SessionId,
-        up_to: Seq,
-        reply: oneshot::Sender<Result<Merged, MergeError>>,
-    ) {
-        let (small, whole) = (self.small, self.whole);
-        let done = Merged::default();
-        self.waiting.push_back(Merge { session, up_to: up_to.number(), at: 0, small, whole, done, reply });
-    }
-
-    pub(super) fn next(&mut self) -> Option<Merge> {
-        self.waiting.pop_front()
-    }
-
-    /// Puts a merge behind the others.
-    pub(super) fn resume(&mut self, merge: Merge) {
-        self.waiting.push_back(merge);
-    }
-
-    pub(super) fn refuse(&mut self, error: &CommitError) {
-        for merge in self.waiting.drain(..) {
-            merge.end(Err(MergeError::Commit(error.clone())));
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
 
 /// One session's merge, between two slices.
 pub(super) struct Merge {
@@ -67,8 +23,11 @@ pub(super) struct Merge {
     small: usize,
     whole: usize,
     done: Merged,
-    reply: oneshot::Sender<Result<Merged, MergeError>>,
+    reply: Reply,
 }
+
+/// Where the answer to a merge goes.
+pub(super) type Reply = oneshot::Sender<Result<Merged, MergeError>>;
 
 /// What a slice knows of a block before it reads the bytes.
 struct Head {
@@ -80,30 +39,37 @@ struct Head {
     ends: bool,
 }
 
-impl Merge {
-    /// Looks at the next blocks and joins the first run among them; returns whether there is more to look at.
-    pub(super) fn slice(&mut self, connection: &Connection) -> Result<bool, MergeError> {
+impl Chore for Merge {
+    /// Looks at the next blocks and joins the first run among them.
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
         let Some(key) = apply::key(connection, &self.session)? else {
             return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
         };
         let heads = self.heads(connection, key)?;
         let run = self.run(&heads);
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            let Some(end) = heads.last().filter(|_| heads.len() >= ROWS) else { return Ok(false) };
+            let Some(end) = heads.last().filter(|_| heads.len() >= ROWS) else { return Ok(Progress::Done) };
             // The last one looked at may be joined to those which follow.
             self.at = end.first;
-            return Ok(true);
+            return Ok(Progress::More);
         };
         let size = self.join(connection, key, run)?;
         self.at = if size < self.small { first.first } else { last.last.saturating_add(1) };
         self.done.joined = self.done.joined.saturating_add(run.len() as u64);
         self.done.made = self.done.made.saturating_add(1);
-        Ok(true)
+        Ok(Progress::More)
     }
 
-    /// Answers whoever asked.
-    pub(super) fn end(self, outcome: Result<(), MergeError>) {
-        let _ = self.reply.send(outcome.map(|()| self.done));
+    fn end(self: Box<Self>, outcome: Result<(), MergeError>) {
+        let Self { reply, done, .. } = *self;
+        let _ = reply.send(outcome.map(|()| done));
+    }
+}
+
+impl Merge {
+    pub(super) fn new(session: SessionId, up_to: Seq, options: &Options, reply: Reply) -> Self {
+        let (small, whole) = (options.small_block, options.merged_block);
+        Self { session, up_to: up_to.number(), at: 0, small, whole, done: Merged::default(), reply }
     }
 
     fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {

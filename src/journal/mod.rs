@@ -30,9 +30,15 @@
 //! chain, and blocks can be merged without touching what follows them. `seal` covers what stands beside the bytes.
 
 mod apply;
+mod begin;
 mod check;
+mod chores;
+mod erase;
 mod error;
 mod files;
+mod marking;
+mod marks;
+mod mend;
 mod merge;
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -46,8 +52,10 @@ mod row;
 #[cfg_attr(not(test), expect(dead_code, reason = "nothing calls it yet"))]
 mod salvage;
 mod schema;
+mod spare;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod writer;
 
 use std::fmt;
@@ -58,19 +66,28 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
+use crate::kernel::time::Now;
 
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use record::{
-    Batch, Block, Checkpoint, Create, Durability, ListQuery, Merged, Meta, Options, Page, Stats, Stored,
+    Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine, Merged,
+    Meta, Options, Page, Stats, Stored,
 };
 
+use begin::Begun;
+use erase::Cut;
 use files::Ground;
+use marking::Marking;
+use marks::{Before, Marks};
+use merge::Merge;
 use reader::Readers;
-use writer::{Counters, Task, Writer};
+use spare::Spare;
+use writer::{Counters, Task, Tidiness, Writer};
 
 /// The journal; clones share one writer.
 ///
@@ -88,6 +105,9 @@ struct Shared {
     thread: Mutex<Option<JoinHandle<()>>>,
     readers: Arc<Readers>,
     counters: Arc<Counters>,
+    options: Options,
+    marks: Arc<Marks>,
+    before: Before,
 }
 
 impl Journal {
@@ -101,12 +121,10 @@ impl Journal {
 
     /// Opens the journal on any ground.
     fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
-        let (database, log) = (ground.path(DATABASE), ground.path(LOG));
-        os::prepare(&database).map_err(OpenError::io("prepare", &database))?;
-        let connection = schema::open(&database, ground.layer.as_deref(), &options)?;
+        let log = ground.path(LOG);
+        os::prepare(&ground.path(DATABASE)).map_err(OpenError::io("prepare", &ground.path(DATABASE)))?;
+        let connection = schema::open(&ground.path(DATABASE), ground.layer.as_deref(), &options)?;
         let handle = (ground.open)(&log).map_err(OpenError::io("open", &log))?;
-        handle.sync().map_err(OpenError::io("sync", &log))?;
-        os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
         Self::start(&ground, connection, options, Box::new(move || handle.sync()))
     }
 
@@ -118,18 +136,33 @@ impl Journal {
         sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
         let (database, log) = (ground.path(DATABASE), ground.path(LOG));
-        let sessions = schema::sessions(&connection)
-            .map_err(|source| OpenError::Sqlite { path: database.clone(), source })?;
-        let counters = Arc::new(Counters::starting_with(sessions));
-        let readers = Arc::new(Readers::new(database.clone(), ground.layer.clone(), &options));
+        let begun = Begun::on(ground, &connection, &options)?;
+        os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
+        let counters = Arc::new(Counters::starting_with(begun.sessions));
+        let marks = Arc::new(begun.marks);
+        let readers = Readers::new(database.clone(), ground.layer.clone(), &options);
         let (tasks, inbox) = mpsc::channel();
-        let writer = Writer::new(connection, sync, options, Arc::clone(&counters));
+        let spare = (ground.open)(&ground.path(SPARE)).ok();
+        let writer = Writer {
+            connection,
+            sync,
+            options,
+            counters: Arc::clone(&counters),
+            life: begun.life,
+            marking: Marking::new(Arc::clone(&marks)),
+            spare: Spare::new(spare, options.spare_bytes),
+            dirty: None,
+            chores: begun.chores,
+            tidiness: Tidiness::default(),
+        };
         let thread = thread::Builder::new()
             .name("journal".into())
             .spawn(move || writer.run(inbox))
             .map_err(OpenError::io("start the writer of", &database))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shared: Arc::new(Shared { database, log, tasks, thread, readers, counters }) })
+        let (before, readers) = (begun.before, Arc::new(readers));
+        let shared = Shared { database, log, tasks, thread, readers, counters, options, marks, before };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Hands in a batch; the answer comes when it is as durable as it asked to be.
@@ -138,12 +171,7 @@ impl Journal {
     /// in flight a session is the rule which bounds it.
     pub fn commit(&self, batch: Batch) -> oneshot::Receiver<Result<(), CommitError>> {
         let (reply, answer) = oneshot::channel();
-        if let Err(mpsc::SendError(Task::Commit(_, reply))) =
-            self.shared.tasks.send(Task::Commit(Box::new(batch), reply))
-        {
-            // Whoever asked may be gone as well.
-            let _ = reply.send(Err(CommitError::Closed));
-        }
+        self.send(Task::Commit(Box::new(batch), reply));
         answer
     }
 
@@ -153,11 +181,50 @@ impl Journal {
     /// end in a line feed and leave no gap in the numbers are joined to what follows them.
     pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<Merged, MergeError>> {
         let (reply, answer) = oneshot::channel();
-        let task = Task::Merge { session, up_to, reply };
-        if let Err(mpsc::SendError(Task::Merge { reply, .. })) = self.shared.tasks.send(task) {
-            let _ = reply.send(Err(MergeError::Commit(CommitError::Closed)));
-        }
+        self.send(Task::Chore(Box::new(Merge::new(session, up_to, &self.shared.options, reply))));
         answer
+    }
+
+    /// Deletes a session and everything of it; the answer comes when no byte of it is left in the journal's files.
+    ///
+    /// It is gone for everybody at once, also if the rest takes a while or is interrupted.
+    pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), MergeError>> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Task::Delete { session, reply });
+        answer
+    }
+
+    /// Removes the oldest blocks of a session, those that end at or before `up_to` and are in its checkpoint.
+    ///
+    /// Returns the last position that is gone.
+    pub fn cut(&self, session: SessionId, up_to: Seq, at: Now) -> oneshot::Receiver<Result<Seq, MergeError>> {
+        let (reply, answer) = oneshot::channel();
+        let line = self.shared.options.lost_line;
+        self.send(Task::Chore(Box::new(Cut { session, up_to, line, at, floor: Seq::ZERO, reply })));
+        answer
+    }
+
+    /// Makes a history honest that cannot be proven as a whole, and returns what is missing.
+    pub async fn mend(&self, session: SessionId) -> Result<Vec<Loss>, ReadError> {
+        for _ in 0..MENDINGS {
+            let (marks, name) = (Arc::clone(&self.shared.marks), session.clone());
+            let plan =
+                self.shared.readers.run(move |connection| mend::plan(connection, &name, &marks)).await?;
+            let Some(plan) = plan else { return Ok(Vec::new()) };
+            let (reply, answer) = oneshot::channel();
+            self.send(Task::Mend { session: session.clone(), plan: Box::new(plan), at: present(), reply });
+            match answer.await.unwrap_or(Err(CommitError::Closed)) {
+                Err(CommitError::Conflict(Conflict::Changed)) => {}
+                outcome => return outcome.map_err(ReadError::Mend),
+            }
+        }
+        Err(ReadError::Mend(Conflict::Changed.into()))
+    }
+
+    fn send(&self, task: Task) {
+        if let Err(mpsc::SendError(task)) = self.shared.tasks.send(task) {
+            writer::refuse(task, CommitError::Closed);
+        }
     }
 
     /// Finishes what was handed in before, syncs it, empties the log into the database and ends the writer.
@@ -177,15 +244,88 @@ impl Journal {
     }
 
     /// Reads everything that restores a session: `None` if there is no such session.
+    ///
+    /// A history that cannot be proven, or is shorter than it should be, is mended first.
     pub async fn load(&self, session: SessionId) -> Result<Option<Stored>, ReadError> {
-        self.shared.readers.run(move |connection| reader::load(connection, &session)).await
+        let read = || {
+            let (session, marks) = (session.clone(), Arc::clone(&self.shared.marks));
+            self.shared.readers.run(move |connection| reader::load(connection, &session, &marks))
+        };
+        match read().await {
+            Err(ReadError::Damaged { .. }) => {
+                self.mend(session.clone()).await?;
+                read().await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Reads whole blocks which hold events after `after`: at most `max_bytes`, but one block if there is any.
     ///
-    /// The first block may begin with events up to `after`, as blocks are merged; the caller skips them.
+    /// The first block may begin with events up to `after`, as blocks are merged; the caller skips them. A history that
+    /// cannot be proven is mended first.
     pub async fn page(&self, session: SessionId, after: Seq, max_bytes: usize) -> Result<Page, ReadError> {
-        self.shared.readers.run(move |connection| reader::page(connection, &session, after, max_bytes)).await
+        let read = || {
+            let session = session.clone();
+            self.shared.readers.run(move |connection| reader::page(connection, &session, after, max_bytes))
+        };
+        match read().await {
+            Err(ReadError::Damaged { .. }) => {
+                self.mend(session.clone()).await?;
+                read().await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Lists what was lost, the newest first.
+    pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
+        self.shared.readers.run(move |connection| reader::losses(connection, limit)).await
+    }
+
+    /// Waits until the disk is not full.
+    pub async fn room(&self) {
+        // The sender is ours, so that it cannot be gone.
+        let _ = self.shared.counters.full.subscribe().wait_for(|full| !full).await;
+    }
+
+    /// Tells whether the disk is full, as far as is known.
+    pub fn is_full(&self) -> bool {
+        *self.shared.counters.full.borrow()
+    }
+
+    /// Tells whether a sync has failed, so that nothing is taken any more.
+    pub fn has_failed(&self) -> bool {
+        self.shared.counters.failed.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether the life before ended in good order.
+    pub fn was_left_in_order(&self) -> bool {
+        self.shared.before == Before::Clean
+    }
+
+    /// Reads the lines of the events after `after`, for somebody who only passes them on.
+    ///
+    /// A page is large as long as few are out, and else about `small`. A spent page lends its memory to the new one. A
+    /// history that cannot be proven is mended first.
+    pub async fn lines(
+        &self,
+        session: SessionId,
+        after: Seq,
+        small: usize,
+        spent: Option<Lines>,
+    ) -> Result<Lines, ReadError> {
+        let read = |spent| {
+            let (session, page) = (session.clone(), self.shared.readers.page(spent, small));
+            self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page))
+        };
+        match read(spent).await {
+            Err(ReadError::Damaged { .. }) => {
+                self.mend(session.clone()).await?;
+                read(None).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Lists sessions, the newest updated first.
@@ -218,6 +358,8 @@ impl Journal {
             syncs: counters.syncs.load(Ordering::Relaxed),
             bytes: size(&self.shared.database).saturating_add(size(&self.shared.log)),
             failed: counters.failed.load(Ordering::Relaxed),
+            full: self.is_full(),
+            marked: self.shared.marks.are_kept(),
         }
     }
 }
@@ -232,3 +374,15 @@ impl fmt::Debug for Journal {
 const DATABASE: &str = "pushd.db";
 /// The name which SQLite gives to the write-ahead log of it.
 const LOG: &str = "pushd.db-wal";
+/// The name of the marks, which stand outside the database.
+const MARKS: &str = "pushd.marks";
+/// The name of the room that is kept for a full disk.
+const SPARE: &str = "pushd.spare";
+/// How often a history that changes while it is looked at is looked at again.
+const MENDINGS: usize = 5;
+
+/// The time, for what is written down by the journal itself.
+fn present() -> Now {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

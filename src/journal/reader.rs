@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::apply;
-use super::check;
+use super::check::{self, Numbers};
 use super::error::ReadError;
 use super::files;
-use super::record::{Block, Checkpoint, ListQuery, Meta, Options, Page, Stored};
+use super::marks::Marks;
+use super::mend::Known;
+use super::record::{Block, Checkpoint, Found, Lines, ListQuery, Meta, Options, Page, Stored};
 use super::row;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -27,15 +30,32 @@ pub(super) struct Readers {
     busy_timeout: Duration,
     count: u32,
     permits: Arc<Semaphore>,
+    /// How many large pages may be out at once: what is lent to listeners stays bounded, however many are behind.
+    large: Arc<Semaphore>,
+    page_bytes: usize,
     idle: Mutex<Vec<Connection>>,
 }
+
+/// The right to a large page, held as long as the page is.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 impl Readers {
     pub(super) fn new(path: PathBuf, layer: Option<String>, options: &Options) -> Self {
         let count = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        let large = Arc::new(Semaphore::new(options.large_pages));
+        let page_bytes = options.page_bytes;
         let idle = Mutex::new(Vec::new());
-        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, idle }
+        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, large, page_bytes, idle }
+    }
+
+    /// Returns a page to read into: the spent one, or a new one that is large if there is room for it.
+    pub(super) fn page(&self, spent: Option<Lines>, small: usize) -> Lines {
+        let Lines { mut bytes, room, .. } = spent.unwrap_or_default();
+        bytes.clear();
+        let room = room.or_else(|| Arc::clone(&self.large).try_acquire_owned().ok());
+        let limit = if room.is_some() { self.page_bytes.max(small) } else { small };
+        Lines { bytes, room, limit, ..Lines::default() }
     }
 
     /// Runs `job` on a connection, away from the threads of the runtime.
@@ -86,27 +106,81 @@ impl Readers {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = files::connect(&self.path, flags, self.layer.as_deref())?;
         connection.busy_timeout(self.busy_timeout)?;
+        // A plan must not depend on the values of its parameters: SQLite would make it anew for every page.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Blocks are copied out once and not looked at again.
         connection.pragma_update(None, "cache_size", -512)?;
         Ok(connection)
     }
 }
 
-/// Reads everything that restores `session`, as of one moment.
-pub(super) fn load(connection: &Connection, session: &SessionId) -> Result<Option<Stored>, ReadError> {
+/// Reads everything that restores `session`, as of one moment; a history that misses its newest part is damaged.
+pub(super) fn load(
+    connection: &Connection,
+    session: &SessionId,
+    marks: &Marks,
+) -> Result<Option<Stored>, ReadError> {
     let moment = connection.unchecked_transaction()?;
+    let Some(known) = Known::of(&moment, session, marks)? else { return Ok(None) };
     let found = moment
-        .prepare_cached(&format!("SELECT {META}, key, reserved, token_hash FROM session WHERE id = ?1"))?
-        .query_row([session.as_str()], |row| {
-            let (key, reserved): (i64, i64) = (row.get(6)?, row.get(7)?);
-            Ok((meta(row)?, key, row::unsigned(reserved), row.get::<_, [u8; 32]>(8)?))
-        })
-        .optional()?;
-    let Some((meta, key, reserved, token_hash)) = found else { return Ok(None) };
-    let checkpoint = checkpoint(&moment, session, key)?;
+        .prepare_cached(&format!("SELECT {META}, token_hash FROM session WHERE key = ?1"))?
+        .query_row([known.key], |row| Ok((meta(row)?, row.get::<_, [u8; 32]>(6)?)))?;
+    let (meta, token_hash) = found;
+    let checkpoint = checkpoint(&moment, session, known.key)?;
     let after = checkpoint.as_ref().map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-    let tail = blocks(&moment, session, key, after, usize::MAX)?.blocks;
-    Ok(Some(Stored { meta, reserved: Seq::new(reserved), token_hash, checkpoint, tail }))
+    let tail = blocks(&moment, session, known.key, after, usize::MAX)?.blocks;
+    let reached = reached(&moment, known.key)?;
+    if known.misses(reached).is_some() {
+        return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(reached).next() });
+    }
+    let (floor, holes) = holes(&moment, known.key)?;
+    let reserved = Seq::new(known.reserved);
+    Ok(Some(Stored { meta, reserved, token_hash, checkpoint, tail, floor, holes }))
+}
+
+/// Returns the last position of the history; the block that says so is proven by whoever reads the end.
+fn reached(connection: &Connection, key: i64) -> Result<u64, ReadError> {
+    let last: Option<i64> = connection
+        .prepare_cached("SELECT last FROM block WHERE session = ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(last.map_or(0, row::unsigned))
+}
+
+/// Returns the last position that was removed on purpose, and where else events were lost.
+fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), ReadError> {
+    let mut statement = connection
+        .prepare_cached("SELECT first, last FROM block WHERE session = ?1 AND count = 0 ORDER BY first")?;
+    let rows =
+        statement.query_map([key], |row| Ok((row::unsigned(row.get(0)?), row::unsigned(row.get(1)?))))?;
+    let (mut floor, mut holes) = (Seq::ZERO, Vec::new());
+    for found in rows {
+        match found? {
+            (0, last) => floor = Seq::new(last),
+            (first, last) => holes.push((Seq::new(first - 1), Seq::new(last))),
+        }
+    }
+    Ok((floor, holes))
+}
+
+/// Lists what was lost, the newest first.
+pub(super) fn losses(connection: &Connection, limit: u32) -> Result<Vec<Found>, ReadError> {
+    connection
+        .prepare_cached(
+            "SELECT at, session, after, until, cause, detail FROM loss ORDER BY key DESC LIMIT ?1",
+        )?
+        .query_map([limit], |row| {
+            Ok(Found {
+                at: Now(row::unsigned(row.get(0)?)),
+                session: row.get(1)?,
+                after: Seq::new(row::unsigned(row.get(2)?)),
+                until: Seq::new(row::unsigned(row.get(3)?)),
+                cause: row.get(4)?,
+                detail: row.get(5)?,
+            })
+        })?
+        .collect::<rusqlite::Result<_>>()
+        .map_err(ReadError::Sqlite)
 }
 
 /// Reads a page of the history of `session`.
@@ -121,6 +195,37 @@ pub(super) fn page(
         return Err(ReadError::NoSuchSession { session: session.clone() });
     };
     blocks(&moment, session, key, after, max_bytes)
+}
+
+/// Reads the lines of the events after `after` into `page`, until it is full.
+///
+/// What precedes a damaged block is still served; the page after it says what is wrong.
+pub(super) fn lines(
+    connection: &Connection,
+    session: &SessionId,
+    after: Seq,
+    mut page: Lines,
+) -> Result<Lines, ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let Some(key) = apply::key(&moment, session)? else {
+        return Err(ReadError::NoSuchSession { session: session.clone() });
+    };
+    page.last = after;
+    let read = walk(&moment, session, key, after, |numbers, bytes| {
+        if page.bytes.is_empty() {
+            page.first = Seq::new(numbers.first);
+            page.bytes.reserve(page.limit.saturating_add(bytes.len()));
+        }
+        page.last = Seq::new(numbers.last);
+        page.bytes.extend_from_slice(bytes);
+        page.more = page.bytes.len() >= page.limit;
+        if page.more { Walk::Stop } else { Walk::On }
+    });
+    match read {
+        Err(ReadError::Damaged { .. }) if !page.bytes.is_empty() => page.more = true,
+        other => other?,
+    }
+    Ok(page)
 }
 
 /// Lists sessions, the newest updated first.
@@ -213,7 +318,7 @@ fn checkpoint(
     }))
 }
 
-/// Reads whole blocks with events after `after` and proves each, beginning with its tie to the block before.
+/// Reads whole blocks with events after `after`, at most `max_bytes` but one block if there is any.
 fn blocks(
     connection: &Connection,
     session: &SessionId,
@@ -221,34 +326,57 @@ fn blocks(
     after: Seq,
     max_bytes: usize,
 ) -> Result<Page, ReadError> {
-    let (start, mut prev) = start(connection, session, key, after)?;
-    let mut statement = connection.prepare_cached(
-        "SELECT first, last, count, prev, checksum, seal, bytes
-         FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
-    )?;
-    let mut rows = statement.query(params![key, start])?;
     let mut page = Page { blocks: Vec::new(), more: false };
     let mut size = 0_usize;
-    while let Some(row) = rows.next()? {
-        let (numbers, seal) = row::numbers(row)?;
-        let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+    walk(connection, session, key, after, |numbers, bytes| {
         size = size.saturating_add(bytes.len());
         if size > max_bytes && !page.blocks.is_empty() {
             page.more = true;
-            break;
+            return Walk::Stop;
         }
-        if !numbers.prove(session, seal, prev, bytes) {
-            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
-        }
-        prev = numbers.checksum;
         page.blocks.push(Block {
             first: Seq::new(numbers.first),
             last: Seq::new(numbers.last),
             count: numbers.count,
             bytes: Bytes::copy_from_slice(bytes),
         });
-    }
+        Walk::On
+    })?;
     Ok(page)
+}
+
+/// Whether a walk goes on.
+enum Walk {
+    On,
+    Stop,
+}
+
+/// Shows the blocks with events after `after` in order and proves each, beginning with its tie to the block before.
+fn walk(
+    connection: &Connection,
+    session: &SessionId,
+    key: i64,
+    after: Seq,
+    mut take: impl FnMut(&Numbers, &[u8]) -> Walk,
+) -> Result<(), ReadError> {
+    let (start, mut prev) = start(connection, session, key, after)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT first, last, count, prev, checksum, seal, bytes
+         FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
+    )?;
+    let mut rows = statement.query(params![key, start])?;
+    while let Some(row) = rows.next()? {
+        let (numbers, seal) = row::numbers(row)?;
+        let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !numbers.prove(session, seal, prev, bytes) {
+            return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
+        }
+        prev = numbers.checksum;
+        if let Walk::Stop = take(&numbers, bytes) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Finds where to begin so as to read what follows `after`, and the chain up to there.

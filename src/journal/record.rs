@@ -5,12 +5,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::reader::Room;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
-/// The bounds of a journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The bounds of a journal, and what it cannot know itself.
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// Names the time since the machine was started, zero where that cannot be told.
+    ///
+    /// While it stays the same, whatever was written is there, also after the end of the process that wrote it.
+    pub boot: u128,
+    /// Writes the line that stands in a history where events were lost.
+    pub lost_line: LostLine,
+    /// How many bytes are kept from use, for what must still be written when the disk is full.
+    pub spare_bytes: u64,
     /// How long a transaction waits for a writer outside this process.
     pub busy_timeout: Duration,
     /// How many bytes one commit gathers before it takes no further batch.
@@ -21,6 +30,10 @@ pub struct Options {
     pub checkpoint_pages: u32,
     /// How many reads run at once.
     pub readers: u32,
+    /// How large a page of lines is while there is room for large ones.
+    pub page_bytes: usize,
+    /// How many large pages of lines there may be at once.
+    pub large_pages: usize,
     /// The size from which a block is too large to be merged into another.
     pub small_block: usize,
     /// How large a merged block may become.
@@ -30,15 +43,80 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            boot: 0,
+            lost_line: plain_lost_line,
+            spare_bytes: 2 * 1024 * 1024,
             busy_timeout: Duration::from_secs(2),
             group_bytes: 4 * 1024 * 1024,
             sync_within: Duration::from_millis(50),
             checkpoint_pages: 2_000,
             readers: 4,
+            page_bytes: 256 * 1024,
+            large_pages: 8,
             small_block: 16 * 1024,
             merged_block: 64 * 1024,
         }
     }
+}
+
+/// Writes the event for lost events as its line, with its line feed; its number is the last one lost.
+pub type LostLine = fn(&SessionId, &Loss, Now) -> Vec<u8>;
+
+fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let Loss { after, until, cause } = loss;
+    let cause = cause.as_str();
+    format!("{{\"seq\":{until},\"ts\":{},\"lost\":{{\"after\":{after},\"cause\":\"{cause}\"}}}}\n", at.0)
+        .into_bytes()
+}
+
+/// Events that are not there any more: those after `after`, up to `until`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// The last position before them.
+    pub after: Seq,
+    /// The last of them; where they were the newest, a number that was never given out.
+    pub until: Seq,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why events are not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// They were found changed, or are missing though they had been on disk.
+    Damage,
+    /// They were written and not yet on disk when the machine stopped, if there were any.
+    Power,
+    /// They were removed on purpose, as old ones are.
+    Retention,
+}
+
+impl Cause {
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Damage => "damage",
+            Self::Power => "power",
+            Self::Retention => "retention",
+        }
+    }
+}
+
+/// A loss that was found, for whoever looks after the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// When it was found.
+    pub at: Now,
+    /// The session; empty when it is not known which.
+    pub session: String,
+    /// The last position before the loss.
+    pub after: Seq,
+    /// The last position that may be lost.
+    pub until: Seq,
+    /// A word for what happened: a cause, `session` or `database`.
+    pub cause: String,
+    /// The particulars, for people.
+    pub detail: String,
 }
 
 /// When a batch counts as kept.
@@ -71,6 +149,8 @@ pub struct Batch {
     pub checkpoint: Option<Checkpoint>,
     /// When the answer may come.
     pub durability: Durability,
+    /// Whether it may use what is kept for a full disk: it ends something, and is small.
+    pub urgent: bool,
 }
 
 impl Batch {
@@ -85,6 +165,7 @@ impl Batch {
             meta: None,
             checkpoint: None,
             durability: Durability::Written,
+            urgent: false,
         }
     }
 
@@ -176,6 +257,10 @@ pub struct Stored {
     pub checkpoint: Option<Checkpoint>,
     /// The blocks with events after the checkpoint; the first may begin with events up to it.
     pub tail: Vec<Block>,
+    /// The last position that was removed on purpose.
+    pub floor: Seq,
+    /// Where else events were lost: the last position before each hole, and the last one in it.
+    pub holes: Vec<(Seq, Seq)>,
 }
 
 impl fmt::Debug for Stored {
@@ -196,6 +281,31 @@ pub struct Page {
     pub blocks: Vec<Block>,
     /// Whether further blocks followed when the page was read.
     pub more: bool,
+}
+
+/// A part of a session's history as one run of lines, in memory that is used again for the next.
+///
+/// What stands before the first event that was asked for is in it, as blocks are read whole; the caller skips it.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The position of the first event.
+    pub first: Seq,
+    /// The position of the last event; the one that was asked for when there is none.
+    pub last: Seq,
+    /// The events.
+    pub bytes: Vec<u8>,
+    /// Whether further events may follow.
+    pub more: bool,
+    /// From how many bytes on the page is full.
+    pub(super) limit: usize,
+    pub(super) room: Room,
+}
+
+impl Lines {
+    /// Tells whether the page is one of the few that are large.
+    pub const fn is_large(&self) -> bool {
+        self.room.is_some()
+    }
 }
 
 /// Which sessions a list shows.
@@ -233,4 +343,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Whether a sync has failed, so that nothing is taken any more.
     pub failed: bool,
+    /// Whether the disk is full.
+    pub full: bool,
+    /// Whether marks are kept outside the database.
+    pub marked: bool,
 }

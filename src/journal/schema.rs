@@ -32,6 +32,10 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
         return Err(OpenError::Newer { path: path.to_path_buf(), found, known: NEWEST });
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(&failed)?;
+    if fresh {
+        // It can be chosen only before there are tables: room that is given back can leave the file bit by bit.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&failed)?;
+    }
     // Creation and migration are rare and must not be lost: SQLite syncs each of their steps.
     connection.pragma_update(None, "synchronous", "FULL").map_err(&failed)?;
     let mode: String =
@@ -75,6 +79,8 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(32);
+    // A plan must not depend on the values of its parameters: SQLite would make it anew for every batch.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
@@ -87,14 +93,14 @@ const OWNER: i64 = 0x7075_7368;
 /// What a major number counts in `user_version`.
 const MAJOR: i64 = 1000;
 /// The schema which this program writes.
-const NEWEST: i64 = 1000;
+const NEWEST: i64 = 1001;
 /// How long the log may stay after its content has been moved into the database.
 const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 
 /// Every step from an empty database, in order; a released step never changes.
-const MIGRATIONS: &[(i64, &str)] = &[(
-    1000,
-    "CREATE TABLE session (
+const MIGRATIONS: &[(i64, &str)] = &[(1000, FIRST), (1001, LOSSES)];
+
+const FIRST: &str = "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         token_hash BLOB NOT NULL,
@@ -133,5 +139,36 @@ const MIGRATIONS: &[(i64, &str)] = &[(
         one INTEGER PRIMARY KEY CHECK (one = 1),
         sessions INTEGER NOT NULL
     ) STRICT;
-    INSERT INTO tally VALUES (1, 0);",
-)];
+    INSERT INTO tally VALUES (1, 0);";
+
+/// What was lost and is known to be, and what is on its way out.
+const LOSSES: &str = "ALTER TABLE session ADD COLUMN life INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX block_splice ON block (session, first) WHERE count = 0;
+    CREATE TABLE unsure (
+        since INTEGER NOT NULL,
+        until INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE loss (
+        key INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        session TEXT NOT NULL,
+        after INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        detail TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX loss_by_session ON loss (session);
+    CREATE TABLE set_aside (
+        session INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        prev INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        seal INTEGER NOT NULL,
+        bytes BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX set_aside_by_session ON set_aside (session);
+    CREATE TABLE doomed (
+        session INTEGER PRIMARY KEY
+    ) STRICT;";

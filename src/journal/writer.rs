@@ -11,13 +11,19 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-use super::apply::apply;
+use super::apply::{Life, apply};
+use super::chores::{Chore, Chores};
+use super::erase::{self, Erase};
 use super::error::{CommitError, MergeError};
-use super::merge::Merges;
-use super::record::{Batch, Durability, Merged, Options};
-use crate::kernel::id::{Seq, SessionId};
+use super::marking::Marking;
+use super::marks::Ending;
+use super::mend::Plan;
+use super::record::{Batch, Durability, Loss, Options};
+use super::spare::Spare;
+use crate::kernel::id::SessionId;
+use crate::kernel::time::Now;
 
 /// Where the answer to a batch goes.
 pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
@@ -25,7 +31,17 @@ pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
 /// What the writer is asked to do.
 pub(super) enum Task {
     Commit(Box<Batch>, Reply),
-    Merge { session: SessionId, up_to: Seq, reply: oneshot::Sender<Result<Merged, MergeError>> },
+    Chore(Box<dyn Chore>),
+    Mend {
+        session: SessionId,
+        plan: Box<Plan>,
+        at: Now,
+        reply: oneshot::Sender<Result<Vec<Loss>, CommitError>>,
+    },
+    Delete {
+        session: SessionId,
+        reply: oneshot::Sender<Result<(), MergeError>>,
+    },
     Close(Reply),
 }
 
@@ -37,6 +53,8 @@ pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) failed: AtomicBool,
+    /// Whether the disk is full; whoever waits for room is woken.
+    pub(super) full: watch::Sender<bool>,
 }
 
 impl Counters {
@@ -47,13 +65,28 @@ impl Counters {
 
 /// The state of the writer's thread.
 pub(super) struct Writer {
-    connection: Connection,
-    sync: Box<dyn FnMut() -> io::Result<()> + Send>,
-    options: Options,
-    counters: Arc<Counters>,
+    pub(super) connection: Connection,
+    pub(super) sync: Box<dyn FnMut() -> io::Result<()> + Send>,
+    pub(super) options: Options,
+    pub(super) counters: Arc<Counters>,
+    pub(super) life: Life,
+    pub(super) marking: Marking,
+    pub(super) spare: Spare,
     /// When the oldest unsynced commit was made.
-    dirty: Option<Instant>,
-    merges: Merges,
+    pub(super) dirty: Option<Instant>,
+    pub(super) chores: Chores,
+    pub(super) tidiness: Tidiness,
+}
+
+/// What remains to be done to the files when there is nothing else to do.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Tidiness {
+    /// Whether the spare room has been seen to in this life.
+    pub(super) spare_seen_to: bool,
+    /// Whether something was erased that the log still holds.
+    pub(super) log_holds_erased: bool,
+    /// Whether the file may be larger than it needs to be.
+    pub(super) loose: bool,
 }
 
 enum Wake {
@@ -63,16 +96,6 @@ enum Wake {
 }
 
 impl Writer {
-    pub(super) fn new(
-        connection: Connection,
-        sync: Box<dyn FnMut() -> io::Result<()> + Send>,
-        options: Options,
-        counters: Arc<Counters>,
-    ) -> Self {
-        let merges = Merges::new(&options);
-        Self { connection, sync, options, counters, dirty: None, merges }
-    }
-
     /// Works until it is told to close or nobody is left who could ask.
     pub(super) fn run(mut self, inbox: Receiver<Task>) {
         let closing = loop {
@@ -86,7 +109,9 @@ impl Writer {
                 Wake::Gone => break None,
             }
             self.sync_when_due();
-            self.merge_slice();
+            self.marking.sync_when_due();
+            self.look_for_room();
+            self.do_slice();
             self.shorten_log();
         };
         while let Ok(task) = inbox.try_recv() {
@@ -99,17 +124,19 @@ impl Writer {
     }
 
     fn wait(&self, inbox: &Receiver<Task>) -> Wake {
-        if !self.merges.is_empty() {
+        if !self.chores.is_empty() || self.is_untidy() {
             return match inbox.try_recv() {
                 Ok(task) => Wake::Task(task),
                 Err(TryRecvError::Empty) => Wake::Nothing,
                 Err(TryRecvError::Disconnected) => Wake::Gone,
             };
         }
-        let Some(since) = self.dirty else {
+        let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
+        let room = self.is_full().then_some(ROOM_PAUSE);
+        let Some(pause) = [log, self.marking.due(), room].into_iter().flatten().min() else {
             return inbox.recv().map_or(Wake::Gone, Wake::Task);
         };
-        match inbox.recv_timeout(self.options.sync_within.saturating_sub(since.elapsed())) {
+        match inbox.recv_timeout(pause) {
             Ok(task) => Wake::Task(task),
             Err(RecvTimeoutError::Timeout) => Wake::Nothing,
             Err(RecvTimeoutError::Disconnected) => Wake::Gone,
@@ -128,7 +155,16 @@ impl Writer {
                     bytes = bytes.saturating_add(batch.weight());
                     group.push((batch, reply));
                 }
-                Task::Merge { session, up_to, reply } => self.merges.add(session, up_to, reply),
+                Task::Chore(chore) => self.chores.add(chore),
+                // Neither looks at what the group changes before it is committed: both begin with a transaction of their own.
+                Task::Mend { session, plan, at, reply } => {
+                    self.commit(std::mem::take(&mut group));
+                    let _ = reply.send(self.mend(&session, &plan, at));
+                }
+                Task::Delete { session, reply } => {
+                    self.commit(std::mem::take(&mut group));
+                    self.delete(&session, reply);
+                }
                 Task::Close(reply) => {
                     closing = Some(reply);
                     break;
@@ -136,39 +172,62 @@ impl Writer {
             }
             next = if bytes < self.options.group_bytes { inbox.try_recv().ok() } else { None };
         }
-        if !group.is_empty() {
-            self.commit(group);
-        }
+        self.commit(group);
         closing
     }
 
     fn commit(&mut self, group: Vec<(Box<Batch>, Reply)>) {
+        if group.is_empty() {
+            return;
+        }
         if self.failed() {
             for (_, reply) in group {
                 let _ = reply.send(Err(CommitError::StorageFailed));
             }
             return;
         }
-        let results = match self.transact(&group) {
-            Ok(results) => results,
+        match self.transact(&group) {
+            Ok(results) => self.answer(group, results),
+            Err(CommitError::Full) => self.make_do(group),
             Err(error) => {
                 self.note(&error);
-                tracing::warn!(%error, batches = group.len(), "a commit failed");
-                for (_, reply) in group {
-                    let _ = reply.send(Err(error.clone()));
-                }
-                return;
+                refuse_group(group, &error);
             }
-        };
+        }
+    }
+
+    /// The disk is full: what is urgent is kept in the spare room, and the rest is refused.
+    fn make_do(&mut self, group: Vec<(Box<Batch>, Reply)>) {
+        self.became_full();
+        let (urgent, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(batch, _)| batch.urgent);
+        refuse_group(others, &CommitError::Full);
+        while !urgent.is_empty() && self.spare.spend() {
+            match self.transact(&urgent) {
+                Ok(results) => return self.answer(urgent, results),
+                Err(CommitError::Full) => {}
+                Err(error) => {
+                    self.note(&error);
+                    return refuse_group(urgent, &error);
+                }
+            }
+        }
+        refuse_group(urgent, &CommitError::Full);
+    }
+
+    /// Answers a committed group, each batch when it is as durable as it asked to be.
+    fn answer(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<Applied>) {
         let mut waiting = Vec::new();
         for ((batch, reply), result) in group.into_iter().zip(results) {
-            if result.is_ok() {
+            if let Ok(key) = &result {
                 self.count(&batch);
+                if let Some(key) = key {
+                    self.marking.note(*key, &batch);
+                }
             }
-            match (batch.durability, &result) {
-                (Durability::Synced, Ok(())) => waiting.push(reply),
-                (Durability::Synced, Err(_)) | (Durability::Written, _) => {
-                    let _ = reply.send(result);
+            match (batch.durability, result) {
+                (Durability::Synced, Ok(_)) => waiting.push(reply),
+                (Durability::Synced | Durability::Written, result) => {
+                    let _ = reply.send(result.map(drop));
                 }
             }
         }
@@ -181,26 +240,60 @@ impl Writer {
     }
 
     /// Applies a group in one transaction; an error concerns all of it, a result inside concerns one batch.
-    fn transact(
-        &mut self,
-        group: &[(Box<Batch>, Reply)],
-    ) -> Result<Vec<Result<(), CommitError>>, CommitError> {
+    fn transact(&mut self, group: &[(Box<Batch>, Reply)]) -> Result<Vec<Applied>, CommitError> {
         if group.iter().all(|(batch, _)| batch.is_empty()) {
-            return Ok(group.iter().map(|_| Ok(())).collect());
+            return Ok(group.iter().map(|_| Ok(None)).collect());
         }
-        self.in_transaction(|connection| {
-            group.iter().map(|(batch, _)| apply_alone(connection, batch)).collect()
+        self.in_transaction(|connection, life| {
+            group.iter().map(|(batch, _)| apply_alone(connection, batch, life)).collect()
         })
     }
 
+    /// Makes a damaged history honest, and durably so.
+    fn mend(&mut self, session: &SessionId, plan: &Plan, at: Now) -> Result<Vec<Loss>, CommitError> {
+        if self.failed() {
+            return Err(CommitError::StorageFailed);
+        }
+        let line = self.options.lost_line;
+        let losses = self.in_transaction(|connection, _| plan.carry_out(connection, session, line, at));
+        let losses = losses.inspect_err(|error| self.note(error))?;
+        self.sync_log()?;
+        for Loss { after, until, cause } in &losses {
+            tracing::warn!(%session, %after, %until, cause = cause.as_str(), "events of a session are lost");
+        }
+        Ok(losses)
+    }
+
+    /// Makes a session disappear; its rows are removed bit by bit.
+    fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
+        let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.doom(session) };
+        match doomed {
+            Ok(key) => self.chores.add(Box::new(Erase { key, reply: Some(reply) })),
+            Err(error) => {
+                let _ = reply.send(Err(MergeError::Commit(error)));
+            }
+        }
+    }
+
+    fn doom(&mut self, session: &SessionId) -> Result<i64, CommitError> {
+        let known = super::apply::key(&self.connection, session)?;
+        // A session whose mark outlives it would be reported as lost.
+        known.into_iter().for_each(|key| self.marking.bury(key));
+        let key = self.in_transaction(|connection, _| erase::doom(connection, session));
+        let key = key.inspect_err(|error| self.note(error))?;
+        self.sync_log()?;
+        self.counters.sessions.fetch_sub(1, Ordering::Relaxed);
+        Ok(key)
+    }
+
     /// Runs `work` in a transaction of its own and commits it, or leaves nothing behind.
-    fn in_transaction<T, E: From<rusqlite::Error>>(
+    pub(super) fn in_transaction<T, E: From<rusqlite::Error>>(
         &mut self,
-        work: impl FnOnce(&Connection) -> Result<T, E>,
+        work: impl FnOnce(&Connection, &Life) -> Result<T, E>,
     ) -> Result<T, E> {
         let changes = self.connection.total_changes();
         let outcome = self.execute("BEGIN IMMEDIATE").map_err(E::from).and_then(|()| {
-            let value = work(&self.connection)?;
+            let value = work(&self.connection, &self.life)?;
             self.execute("COMMIT")?;
             Ok(value)
         });
@@ -231,17 +324,19 @@ impl Writer {
     }
 
     /// Makes everything committed durable.
-    fn sync_log(&mut self) -> Result<(), CommitError> {
+    pub(super) fn sync_log(&mut self) -> Result<(), CommitError> {
         if self.dirty.is_none() {
             return Ok(());
         }
         self.dirty = None;
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        (self.sync)().map_err(|source| {
+        if let Err(source) = (self.sync)() {
             let error = CommitError::SyncFailed { source: Arc::new(source) };
             self.note(&error);
-            error
-        })
+            return Err(error);
+        }
+        self.marking.raise();
+        Ok(())
     }
 
     fn sync_when_due(&mut self) {
@@ -251,90 +346,59 @@ impl Writer {
         }
     }
 
-    fn merge_slice(&mut self) {
-        let Some(mut merge) = self.merges.next() else { return };
-        if self.failed() {
-            merge.end(Err(MergeError::Commit(CommitError::StorageFailed)));
-            return;
-        }
-        match self.in_transaction(|connection| merge.slice(connection)) {
-            Ok(true) => self.merges.resume(merge),
-            Ok(false) => merge.end(Ok(())),
-            Err(error) => {
-                if let MergeError::Commit(error) = &error {
-                    self.note(error);
-                }
-                merge.end(Err(error));
-            }
-        }
-    }
-
-    /// Moves the log into the database when it has grown long enough.
-    fn shorten_log(&mut self) {
-        if self.failed() {
-            return;
-        }
-        let limit = i64::from(self.options.checkpoint_pages);
-        let outcome = self.checkpoint("NOOP").and_then(|(length, moved)| {
-            if length.saturating_sub(moved) >= limit {
-                self.checkpoint("PASSIVE")?;
-            } else if length >= limit.saturating_mul(4) {
-                // Readers follow each other so closely that the log never begins anew: wait for a gap between them.
-                self.connection.busy_timeout(RESTART_WAIT)?;
-                let outcome = self.checkpoint("RESTART");
-                self.connection.busy_timeout(self.options.busy_timeout)?;
-                outcome?;
-            }
-            Ok(())
-        });
-        if let Err(error) = outcome {
-            let error = CommitError::from(error);
-            self.note(&error);
-            tracing::warn!(%error, "the log cannot be moved into the database");
-        }
-    }
-
-    /// Runs a checkpoint and returns how many pages are in the log and how many of them are in the database as well.
-    fn checkpoint(&self, mode: &str) -> rusqlite::Result<(i64, i64)> {
-        self.connection
-            .prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?
-            .query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
-    }
-
     /// Syncs, empties the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
-        self.merges.refuse(&CommitError::Closed);
-        if !self.failed() {
-            self.sync_log()?;
-        }
-        if self.failed() {
-            // What the log holds is all that is certain; closing must not move it.
+        self.chores.refuse(&CommitError::Closed);
+        if let Err(error) = self.put_away() {
+            // What the log holds is all that is certain; closing must neither move it nor sync it in hope.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-            return Err(CommitError::StorageFailed);
+            return Err(error);
         }
-        self.checkpoint("TRUNCATE")?;
         self.connection.flush_prepared_statement_cache();
-        self.connection.close().map_err(|(_, error)| error.into())
+        let marks = Arc::clone(self.marking.marks());
+        self.connection.close().map_err(|(_, error)| CommitError::from(error))?;
+        if let Err(error) = marks.end(Ending::Clean) {
+            tracing::warn!(%error, "the end in good order cannot be written down");
+        }
+        Ok(())
     }
 
-    fn failed(&self) -> bool {
+    /// Makes everything durable and moves it into the database.
+    fn put_away(&mut self) -> Result<(), CommitError> {
+        if self.failed() {
+            return Err(CommitError::StorageFailed);
+        }
+        self.sync_log()?;
+        let moved = self.checkpoint("TRUNCATE").map_err(CommitError::from);
+        moved.map(drop).inspect_err(|error| self.note(error))
+    }
+
+    pub(super) fn failed(&self) -> bool {
         self.counters.failed.load(Ordering::Relaxed)
     }
 
     /// Remembers a failed sync for good.
-    fn note(&self, error: &CommitError) {
-        if let CommitError::SyncFailed { source } = error {
+    pub(super) fn note(&self, error: &CommitError) {
+        if let CommitError::SyncFailed { source } = error
+            && !self.counters.failed.swap(true, Ordering::Relaxed)
+        {
             tracing::error!(%source, "a sync failed; the journal takes nothing until the daemon is restarted");
-            self.counters.failed.store(true, Ordering::Relaxed);
+            // What is written from here on is of this life's unsure part, also on a machine that goes on.
+            if let Err(error) = self.marking.marks().end(Ending::Failed) {
+                tracing::warn!(%error, "the failed sync cannot be written down");
+            }
         }
     }
 }
 
+/// The key of the session that a batch has changed, if it changed any; or why it does not fit.
+type Applied = Result<Option<i64>, CommitError>;
+
 /// Applies one batch so that its refusal leaves no trace; an outer error has broken the transaction.
-fn apply_alone(connection: &Connection, batch: &Batch) -> Result<Result<(), CommitError>, CommitError> {
+fn apply_alone(connection: &Connection, batch: &Batch, life: &Life) -> Result<Applied, CommitError> {
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
-    let result = match apply(connection, batch) {
-        Ok(()) => Ok(()),
+    let result = match apply(connection, batch, life) {
+        Ok(key) => Ok(key),
         Err(CommitError::Conflict(conflict)) => {
             connection.prepare_cached("ROLLBACK TO batch")?.execute([])?;
             Err(CommitError::Conflict(conflict))
@@ -345,12 +409,23 @@ fn apply_alone(connection: &Connection, batch: &Batch) -> Result<Result<(), Comm
     Ok(result)
 }
 
-fn refuse(task: Task, error: CommitError) {
-    match task {
-        Task::Commit(_, reply) | Task::Close(reply) => drop(reply.send(Err(error))),
-        Task::Merge { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
+fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
+    if !group.is_empty() {
+        tracing::warn!(%error, batches = group.len(), "a commit failed");
+    }
+    for (_, reply) in group {
+        let _ = reply.send(Err(error.clone()));
     }
 }
 
-/// How long the log's restart may wait for readers, which read in short transactions.
-const RESTART_WAIT: Duration = Duration::from_millis(50);
+pub(super) fn refuse(task: Task, error: CommitError) {
+    match task {
+        Task::Commit(_, reply) | Task::Close(reply) => drop(reply.send(Err(error))),
+        Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
+        Task::Mend { reply, .. } => drop(reply.send(Err(error))),
+        Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
+    }
+}
+
+/// How often a full disk is looked at.
+const ROOM_PAUSE: Duration = Duration::from_millis(200);

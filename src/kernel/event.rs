@@ -137,6 +137,24 @@ pub enum EventKind {
     },
     /// The run is over; no event of it follows.
     RunEnded(Box<RunReport>),
+    /// Events that stood between `after` and this one are gone; its position is the last of theirs.
+    Lost {
+        /// The last position before them.
+        after: Seq,
+        /// Why.
+        cause: LossCause,
+    },
+}
+
+/// Why events are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossCause {
+    /// They were found changed, or are missing though they had been on disk.
+    Damage,
+    /// They may have been shown, and were not on disk when the machine stopped.
+    Power,
+    /// They were removed on purpose.
+    Retention,
 }
 
 /// How a session begins.

@@ -55,7 +55,7 @@ impl<T: Span + Clone> Ring<T> {
 
     /// Returns what follows `seen`, at most about `limit` of weight.
     pub fn after(&self, seen: Seq, limit: usize) -> Tail<T> {
-        if seen < self.behind {
+        if !self.holds_after(seen) {
             return Tail::Behind;
         }
         let start = self.spans.partition_point(|span| span.last() <= seen);
@@ -69,6 +69,11 @@ impl<T: Span + Clone> Ring<T> {
             spans.push(span.clone());
         }
         Tail::Spans(spans)
+    }
+
+    /// Tells whether everything after `seen` is still here.
+    pub fn holds_after(&self, seen: Seq) -> bool {
+        seen >= self.behind
     }
 
     /// Returns the newest position that was added.

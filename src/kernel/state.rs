@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::command::{Openness, Phase};
 use super::event::{
-    CheckResult, Criterion, Ending, Event, EventKind, Intention, Message, Opening, Outcome, Purpose,
-    QueuedMessage, Settlement, Steering,
+    CheckResult, Criterion, Ending, Event, EventKind, Intention, LossCause, Message, Opening, Outcome,
+    Purpose, QueuedMessage, Settlement, Steering,
 };
 use super::gate::Gate;
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
@@ -78,6 +78,8 @@ pub struct Run {
     pub checks: Vec<CheckResult>,
     /// How it will end, once it is being stopped.
     pub stopping: Option<Stopping>,
+    /// Whether events of it may be gone that had been on disk: nobody knows what it has done.
+    pub torn: bool,
 }
 
 /// A use of a tool that is not settled.
@@ -165,7 +167,8 @@ impl State {
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
             | EventKind::Stopping { .. }
-            | EventKind::RunRecovered { .. } => self.fold_into_run(event, limits),
+            | EventKind::RunRecovered { .. }
+            | EventKind::Lost { .. } => self.fold_into_run(event, limits),
         }
     }
 
@@ -205,6 +208,7 @@ impl State {
             last: None,
             checks: Vec::new(),
             stopping: None,
+            torn: false,
         });
         self.remember(Scope::Prompt, &message.message, message.fingerprint, run, limits);
     }
@@ -275,6 +279,7 @@ impl State {
                 run.stopping = Some(Stopping { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
             EventKind::RunRecovered { found: _ } => run.unsay(),
+            EventKind::Lost { after: _, cause } => run.torn |= *cause == LossCause::Damage,
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
             | EventKind::SessionEnded { .. }

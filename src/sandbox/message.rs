@@ -20,6 +20,8 @@ pub(super) const REPORT_LEN: usize = 5;
 pub(super) struct Order {
     /// The directory under which a cgroup may be made; empty where none may.
     pub(super) cgroups: CString,
+    /// How many descriptors the step may have at first; those of the keeper where it is not said.
+    pub(super) descriptors: Option<u64>,
     /// The working directory.
     pub(super) cwd: CString,
     /// What the shell is given.
@@ -34,14 +36,22 @@ impl Order {
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(CString::new);
         let mut next = || fields.next()?.ok();
-        let (cgroups, cwd, command) = (next()?, next()?, next()?);
+        let (cgroups, descriptors, cwd, command) = (next()?, next()?, next()?, next()?);
+        let descriptors = match descriptors.to_str().ok()? {
+            "" => None,
+            digits => Some(digits.parse().ok()?),
+        };
         let env = fields.collect::<Result<_, _>>().ok()?;
-        Some(Self { cgroups, cwd, command, env })
+        Some(Self { cgroups, descriptors, cwd, command, env })
     }
 }
 
 /// Writes the order for a step, with its length before it.
-pub(super) fn order(step: &Step, cgroups: Option<&Path>) -> Result<Vec<u8>, StepError> {
+pub(super) fn order(
+    step: &Step,
+    cgroups: Option<&Path>,
+    descriptors: Option<u64>,
+) -> Result<Vec<u8>, StepError> {
     let mut bytes = vec![0; 4];
     let mut put = |parts: &[&[u8]], problem| {
         for part in parts {
@@ -55,6 +65,8 @@ pub(super) fn order(step: &Step, cgroups: Option<&Path>) -> Result<Vec<u8>, Step
     };
     let cgroups = cgroups.map_or(&b""[..], |path| path.as_os_str().as_encoded_bytes());
     put(&[cgroups], "the cgroup's path contains a NUL byte")?;
+    let descriptors = descriptors.map(|number| number.to_string()).unwrap_or_default();
+    put(&[descriptors.as_bytes()], "the number of descriptors contains a NUL byte")?;
     put(&[step.cwd.as_os_str().as_encoded_bytes()], "the directory contains a NUL byte")?;
     put(&[step.command.as_bytes()], "the command contains a NUL byte")?;
     for (name, value) in &step.env {
@@ -128,11 +140,12 @@ mod tests {
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
-        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup"))).unwrap();
+        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup")), Some(1024)).unwrap();
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert_eq!(length, bytes.len() - 4);
         let read = Order::decode(&bytes[4..]).unwrap();
         assert_eq!(read.cgroups.to_bytes(), b"/sys/fs/cgroup");
+        assert_eq!(read.descriptors, Some(1024));
         assert_eq!(read.cwd.to_bytes(), b"/tmp");
         assert_eq!(read.command.to_bytes(), b"echo 'a\nb'");
         assert_eq!(read.env, [c"A=1=2".to_owned(), c"EMPTY=".to_owned()]);
@@ -142,31 +155,29 @@ mod tests {
     fn an_order_without_cgroup_command_or_environment_is_read() {
         let mut step = step("");
         step.env.clear();
-        let bytes = order(&step, None).unwrap();
+        let bytes = order(&step, None, None).unwrap();
         let read = Order::decode(&bytes[4..]).unwrap();
-        assert_eq!(
-            (read.cgroups.to_bytes(), read.command.to_bytes(), read.env.len()),
-            (&b""[..], &b""[..], 0)
-        );
+        assert_eq!((read.cgroups.to_bytes(), read.descriptors), (&b""[..], None));
+        assert_eq!((read.command.to_bytes(), read.env.len()), (&b""[..], 0));
     }
 
     #[test]
     fn what_no_process_can_take_is_refused() {
-        assert!(matches!(order(&step("a\0b"), None), Err(StepError::Unusable { .. })));
-        assert!(matches!(order(&step(&"x".repeat(ORDER_MAX)), None), Err(StepError::Unusable { .. })));
+        assert!(matches!(order(&step("a\0b"), None, None), Err(StepError::Unusable { .. })));
+        assert!(matches!(order(&step(&"x".repeat(ORDER_MAX)), None, None), Err(StepError::Unusable { .. })));
         for name in ["", "A=B", "A\0"] {
             let mut step = step("true");
             step.env = vec![(name.into(), "v".into())];
-            assert!(matches!(order(&step, None), Err(StepError::Unusable { .. })), "{name:?}");
+            assert!(matches!(order(&step, None, None), Err(StepError::Unusable { .. })), "{name:?}");
         }
     }
 
     #[test]
     fn a_cut_order_is_none() {
-        let bytes = order(&step("true"), None).unwrap();
+        let bytes = order(&step("true"), None, None).unwrap();
         assert_eq!(Order::decode(&bytes[4..bytes.len() - 1]), None);
         assert_eq!(Order::decode(b""), None);
-        assert_eq!(Order::decode(b"\0/\0"), None);
+        assert_eq!(Order::decode(b"\0\0/\0"), None);
     }
 
     #[test]

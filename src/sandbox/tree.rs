@@ -26,12 +26,13 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Local {
     keeper: Arc<Path>,
     cgroups: Option<&'static Path>,
+    descriptors: Option<u64>,
 }
 
 impl Local {
     /// Names the program to execute as a keeper: its `main` must call [`keeper::main`] for [`keeper::ARGUMENT`].
     pub fn new(keeper: PathBuf) -> Self {
-        Self { keeper: keeper.into(), cgroups: keeper::cgroups() }
+        Self { keeper: keeper.into(), cgroups: keeper::cgroups(), descriptors: None }
     }
 
     /// Uses the running program as the keeper, also after its file was replaced by another version.
@@ -43,6 +44,12 @@ impl Local {
     #[must_use]
     pub fn without_cgroups(self) -> Self {
         Self { cgroups: None, ..self }
+    }
+
+    /// Lets steps have this many descriptors at first, where the daemon itself may have more.
+    #[must_use]
+    pub fn with_descriptors(self, descriptors: Option<u64>) -> Self {
+        Self { descriptors, ..self }
     }
 }
 
@@ -63,7 +70,7 @@ impl RunTree {
     /// Output goes to `out` as it comes; while `out` is full the step waits. Background processes of the step live
     /// on, unheard, until the run is stopped. A future that is dropped ends its step, and everything it started.
     pub async fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Result<StepEnd, StepError> {
-        let order = message::order(&step, self.trunk.local.cgroups)?;
+        let order = message::order(&step, self.trunk.local.cgroups, self.trunk.local.descriptors)?;
         let mut stopped = self.trunk.stopped.subscribe();
         if *stopped.borrow() {
             return Ok(StepEnd::Stopped);

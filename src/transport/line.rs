@@ -17,7 +17,7 @@ pub enum Line {
     Whole(Bytes),
     /// A line over the limit, of which nothing was kept.
     TooLong {
-        /// How many bytes it had.
+        /// How many bytes it had before its `\n`.
         bytes: u64,
     },
 }
@@ -55,12 +55,13 @@ impl LineCodec {
             self.searched = 0;
             let line = source.split_to(end);
             source.advance(1);
+            let bytes = count(&line);
             if let Some(dropped) = self.dropped.take() {
-                return Some(Line::TooLong { bytes: dropped + count(&line) });
+                return Some(Line::TooLong { bytes: dropped + bytes });
             }
             let line = without_return(line);
             if line.len() > self.limit {
-                return Some(Line::TooLong { bytes: count(&line) });
+                return Some(Line::TooLong { bytes });
             }
             if !line.is_empty() {
                 return Some(Line::Whole(line.freeze()));

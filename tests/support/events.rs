@@ -2,14 +2,15 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
-    CheckResult, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention, Message, Opening,
-    Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Verdict,
+    CheckResult, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention, LossCause, Message,
+    Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering,
+    Verdict,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
 
 /// How many kinds of events there are.
-pub(crate) const KINDS: u64 = 23;
+pub(crate) const KINDS: u64 = 24;
 
 /// How far a made event may be from what the kernel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +171,10 @@ impl Events {
             20 => EventKind::Stopping { outcome: self.outcome(), reason: self.text(), by: self.name() },
             21 => EventKind::RunRecovered {
                 found: self.pick([Found::Working, Found::Waiting, Found::Unknown, Found::Stopping]),
+            },
+            22 => EventKind::Lost {
+                after: Seq::new(self.wide()),
+                cause: self.pick([LossCause::Damage, LossCause::Power, LossCause::Retention]),
             },
             _ => EventKind::RunEnded(Box::new(self.report())),
         }
@@ -340,7 +345,8 @@ fn in_a_run(kind: &EventKind) -> bool {
         | EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
         | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. } => false,
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Lost { .. } => false,
         EventKind::RunStarted(_)
         | EventKind::Steered(_)
         | EventKind::Status { .. }

@@ -150,6 +150,7 @@ pub(crate) const SPECIFIED: &[&str] = &[
         r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001"}"#
     ),
     event!("run_recovered", r#"{"found":"unknown"}"#),
+    session_event!("events_lost", r#"{"afterSeq":3,"untilSeq":7,"cause":"damage"}"#),
     session_event!(
         "message_queued",
         r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001","queuedRunId":"run_2"}"#
@@ -215,6 +216,8 @@ pub(crate) const BROKEN: &[(&str, &str, &str)] = &[
     ("user_message", r#""by":"cli""#, r#""by":"cli","acceptanceCriteria":[]"#),
     ("message_queued", r#","queuedRunId":"run_2""#, ""),
     ("run_recovered", "unknown", "lost"),
+    ("events_lost", "damage", "mice"),
+    ("events_lost", r#""afterSeq":3,"#, ""),
     ("session_ended", r#"{"by":"cli"}"#, r#"{"by":""}"#),
     ("hello", r#""runtimeName":"pushd""#, r#""runtimeName":"other""#),
     ("hello", r#""protocolVersion":"push.runtime.v1""#, r#""protocolVersion":"v1""#),

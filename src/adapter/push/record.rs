@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use super::encode::{MessageRow, Role};
 use super::wire::event::{
-    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CriterionItem, EventEnvelope, Failure,
-    MessageUnqueued, RunComplete, RunRecovered, SessionEnded, SessionRenamed, SessionStarted, Status, Token,
-    ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
+    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CriterionItem, EventEnvelope,
+    EventsLost, Failure, MessageUnqueued, RunComplete, RunRecovered, SessionEnded, SessionRenamed,
+    SessionStarted, Status, Token, ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
 };
 use super::wire::word::{DeliveryWord, SourceWord};
 use super::wire::{Text, json};
@@ -111,7 +111,7 @@ impl Transcript {
                 return None;
             }
             EventKind::SayingDone { message } => (Role::Assistant, message, std::mem::take(&mut self.saying)),
-            EventKind::RunEnded(_) => {
+            EventKind::RunEnded(_) | EventKind::Lost { .. } => {
                 self.saying.clear();
                 return None;
             }
@@ -191,6 +191,13 @@ impl<'a> Line<'_, 'a> {
             }
             "run_recovered" => {
                 EventKind::RunRecovered { found: self.payload::<RunRecovered>()?.found.into() }
+            }
+            "events_lost" => {
+                let lost: EventsLost = self.payload()?;
+                if lost.until_seq != self.envelope.seq {
+                    return Err(self.fault("untilSeq"));
+                }
+                EventKind::Lost { after: Seq::new(lost.after_seq), cause: lost.cause.into() }
             }
             "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
             other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),

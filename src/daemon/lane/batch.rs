@@ -257,6 +257,7 @@ const fn tells(kind: &EventKind) -> bool {
         | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
-        | EventKind::Failed { .. } => false,
+        | EventKind::Failed { .. }
+        | EventKind::Lost { .. } => false,
     }
 }

@@ -66,7 +66,6 @@ pub struct Lane {
     feed: Arc<Feed>,
     control: mpsc::Receiver<LaneInput>,
     commands: mpsc::Receiver<LaneInput>,
-    reports: mpsc::Receiver<Box<Reported>>,
     handle: LaneHandle,
     /// What must not be journaled and is needed all the same.
     memory: Memory,
@@ -89,26 +88,26 @@ struct InFlight {
 
 impl Lane {
     /// Makes the lane of a session.
-    pub fn new(id: SessionId, session: Session, beginning: Beginning, world: Arc<World>) -> Self {
+    ///
+    /// It is boxed, because a future holds what it is given twice.
+    pub fn new(id: SessionId, session: Session, beginning: Beginning, world: Arc<World>) -> Box<Self> {
         let limits = world.limits;
         let (control, control_inbox) = mpsc::channel(limits.inbox);
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
-        let (reports, reports_inbox) = mpsc::channel(limits.reports);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
         let (create, token, inherited) = match beginning {
             Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new()),
             Beginning::Restored { token_hash, listeners } => (None, token_hash, listeners),
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
-        let work = Work::new(id.clone(), Arc::clone(&world), reports);
-        Self {
+        let work = Work::new(id.clone(), Arc::clone(&world));
+        Box::new(Self {
             id,
             session,
             world,
             feed,
             control: control_inbox,
             commands: commands_inbox,
-            reports: reports_inbox,
             handle,
             memory: Memory::default(),
             work,
@@ -118,7 +117,7 @@ impl Lane {
             tickets: 0,
             create,
             inherited,
-        }
+        })
     }
 
     /// Returns the way to this lane.
@@ -127,7 +126,7 @@ impl Lane {
     }
 
     /// Runs until the session is parked, the daemon stops, or the journal fails.
-    pub async fn run(mut self, hub: Arc<Hub>) -> Ended {
+    pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
             self.inherit();
             self.recover();
@@ -165,6 +164,9 @@ impl Lane {
 
     async fn next(&mut self) -> Next {
         let idle = self.session.is_idle() && self.in_flight.is_none() && self.gathering.is_empty();
+        if idle {
+            self.work.rest();
+        }
         let committed = async {
             match &mut self.in_flight {
                 Some(in_flight) => (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)),
@@ -186,7 +188,7 @@ impl Lane {
             input = self.control.recv() => input.map_or(Next::Close, Next::Input),
             () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
             input = self.commands.recv(), if roomy => input.map_or(Next::Close, Next::Input),
-            Some(reported) = self.reports.recv(), if roomy => Next::Reported(reported),
+            reported = self.work.reported(), if roomy => Next::Reported(reported),
             () = quiet => Next::Quiet,
         }
     }
@@ -198,7 +200,7 @@ impl Lane {
                 self.take(input);
             } else if let Ok(input) = self.commands.try_recv() {
                 self.take(input);
-            } else if let Ok(reported) = self.reports.try_recv() {
+            } else if let Some(reported) = self.work.has_reported() {
                 self.report(*reported);
             } else {
                 break;

@@ -25,10 +25,13 @@ const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::ass
 pub(super) struct Work {
     session: SessionId,
     world: Arc<World>,
-    reports: mpsc::Sender<Box<Reported>>,
+    /// The way back from whatever is under way; there is none in a session that rests.
+    way_back: Option<WayBack>,
     active: Option<Active>,
     closed: bool,
 }
+
+type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
 
 struct Active {
     run: RunId,
@@ -37,12 +40,30 @@ struct Active {
 }
 
 impl Work {
-    pub(super) const fn new(
-        session: SessionId,
-        world: Arc<World>,
-        reports: mpsc::Sender<Box<Reported>>,
-    ) -> Self {
-        Self { session, world, reports, active: None, closed: false }
+    pub(super) const fn new(session: SessionId, world: Arc<World>) -> Self {
+        Self { session, world, way_back: None, active: None, closed: false }
+    }
+
+    /// Waits for the next report; for ever when nothing is under way.
+    pub(super) async fn reported(&mut self) -> Box<Reported> {
+        let next = match &mut self.way_back {
+            Some((_, inbox)) => inbox.recv().await,
+            None => None,
+        };
+        match next {
+            Some(reported) => reported,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns a report that has arrived already.
+    pub(super) fn has_reported(&mut self) -> Option<Box<Reported>> {
+        self.way_back.as_mut().and_then(|(_, inbox)| inbox.try_recv().ok())
+    }
+
+    /// Gives the memory of the way back free: without a run, nobody has anything to report.
+    pub(super) fn rest(&mut self) {
+        self.way_back = None;
     }
 
     /// Gives the provider its turn.
@@ -102,7 +123,7 @@ impl Work {
 
     /// Ends everything of a run at once, and reports when nothing is left.
     pub(super) fn stop(&mut self, run: RunId) {
-        let reports = self.reports.clone();
+        let reports = self.sender();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
         if let Some(active) = &active {
@@ -140,8 +161,13 @@ impl Work {
         }
     }
 
-    fn reports(&self, run: RunId, memory: &Memory) -> Reports {
-        Reports::new(run, self.reports.clone(), memory.redactor().clone(), MINT)
+    fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
+        let room = self.world.limits.reports;
+        self.way_back.get_or_insert_with(|| mpsc::channel(room)).0.clone()
+    }
+
+    fn reports(&mut self, run: RunId, memory: &Memory) -> Reports {
+        Reports::new(run, self.sender(), memory.redactor().clone(), MINT)
     }
 
     fn active(&mut self, run: &RunId) -> &mut Active {

@@ -11,22 +11,26 @@ use super::rows::Head;
 /// Chooses among `heads`, which are sorted, and returns the places of the chosen ones in order.
 ///
 /// A block that continues what was taken before it goes before all others, and of several the one from which the chain
-/// reaches furthest, with the fewest numbers passed over, the most events and the fewest blocks. Where nothing continues,
-/// there is a hole, and the next block is the one that begins first.
+/// reaches furthest, with the fewest numbers passed over and the fewest blocks. A splice goes before the events for which
+/// it stands, as it was written after them: what was removed or given up does not return. Where nothing continues, there
+/// is a hole, and the next block is the one that begins first.
 pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
     let links = Links::new(heads);
     let mut chosen = Vec::new();
-    let (mut reached, mut passed) = (0, 0);
+    let (mut reached, mut passed) = (None, 0);
     let mut next = links.best(genesis, reached);
     loop {
         if next.is_none() {
-            passed += heads.get(passed..).unwrap_or_default().partition_point(|head| head.first <= reached);
+            passed += heads
+                .get(passed..)
+                .unwrap_or_default()
+                .partition_point(|head| reached.is_some_and(|reached| head.first <= reached));
             next = links.best_beginning_like(heads, passed);
         }
         let Some(at) = next else { return chosen };
         let Some(head) = heads.get(at) else { return chosen };
         chosen.push(at);
-        reached = head.last;
+        reached = Some(head.last);
         next = links.next.get(at).copied().flatten();
     }
 }
@@ -56,23 +60,23 @@ struct Links {
 struct Worth {
     reaches: u64,
     covers: u64,
-    events: u64,
+    events: Reverse<u64>,
     blocks: Reverse<u64>,
 }
 
 impl Links {
     fn new(heads: &[Head]) -> Self {
-        let nothing = Worth { reaches: 0, covers: 0, events: 0, blocks: Reverse(0) };
+        let nothing = Worth { reaches: 0, covers: 0, events: Reverse(0), blocks: Reverse(0) };
         let mut links =
             Self { worth: vec![nothing; heads.len()], next: vec![None; heads.len()], after: BTreeMap::new() };
         for (at, head) in heads.iter().enumerate().rev() {
-            let next = links.best(head.checksum, head.last);
+            let next = links.best(head.checksum, Some(head.last));
             let then = next.and_then(|next| links.worth.get(next)).copied();
             let then = then.unwrap_or(Worth { reaches: head.last, ..nothing });
             let worth = Worth {
                 reaches: then.reaches,
                 covers: then.covers.saturating_add(head.last - head.first).saturating_add(1),
-                events: then.events.saturating_add(head.count.into()),
+                events: Reverse(then.events.0.saturating_add(head.count.into())),
                 blocks: Reverse(then.blocks.0.saturating_add(1)),
             };
             links.set(at, worth, next);
@@ -91,10 +95,10 @@ impl Links {
         }
     }
 
-    /// Finds the best block that continues `checksum` and begins after `reached`.
-    fn best(&self, checksum: u32, reached: u64) -> Option<usize> {
+    /// Finds the best block that continues `checksum` and begins after `reached`, wherever that is if nothing is.
+    fn best(&self, checksum: u32, reached: Option<u64>) -> Option<usize> {
         let after = self.after.get(&checksum)?;
-        let fitting = after.partition_point(|(first, _)| *first > reached);
+        let fitting = after.partition_point(|(first, _)| reached.is_none_or(|reached| *first > reached));
         after.get(fitting.checked_sub(1)?).map(|(_, best)| *best)
     }
 

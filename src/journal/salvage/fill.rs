@@ -31,6 +31,11 @@ pub(super) fn fill(
             fill.start(key, start.place)?;
         }
     }
+    for (since, until) in found.unsure {
+        connection
+            .prepare_cached("INSERT INTO unsure (since, until) VALUES (?1, ?2)")?
+            .execute(params![row::signed(since), row::signed(until)])?;
+    }
     connection.execute_batch("UPDATE tally SET sessions = (SELECT count(*) FROM session); COMMIT")?;
     empty_log(connection)
 }
@@ -115,14 +120,16 @@ impl Fill<'_> {
             active_run: None,
             summary: (self.summary)(id),
             reserved: 0,
+            life: 0,
         }
     }
 
     fn insert(&mut self, key: i64, row: &rows::Session) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
-                "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, active_run, summary, reserved)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, active_run, summary,
+                     reserved, life)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
                 key,
@@ -133,7 +140,8 @@ impl Fill<'_> {
                 row.state,
                 row.active_run,
                 row.summary,
-                row::signed(row.reserved)
+                row::signed(row.reserved),
+                row::signed(row.life)
             ])?;
         self.weigh(row.summary.len())
     }

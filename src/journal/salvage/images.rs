@@ -4,7 +4,7 @@
 //! that SQLite would pass over. Reading never fails as a whole: what the disk does not give is not there. Nothing is
 //! written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::frames::{self, Frame};
@@ -64,6 +64,8 @@ pub(super) struct Images {
     by_page: BTreeMap<u32, Vec<u32>>,
     /// How long both files are together: nothing that they hold is longer.
     bytes: u64,
+    /// The pages that are not in use, as far as the list of them can be read: whatever they hold is in order.
+    unused: BTreeSet<u32>,
 }
 
 impl Images {
@@ -83,7 +85,11 @@ impl Images {
                 by_page.entry(frame.page).or_default().push(number);
             }
         }
-        Ok(Self { database, log, page_size, pages, frames, by_page, bytes: stored.saturating_add(logged) })
+        let bytes = stored.saturating_add(logged);
+        let unused = BTreeSet::new();
+        let mut images = Self { database, log, page_size, pages, frames, by_page, bytes, unused };
+        images.unused = images.list_of_unused();
+        Ok(images)
     }
 
     /// Names every image worth a look, the log's in the order in which they were written.
@@ -124,7 +130,14 @@ impl Images {
         match spot {
             // The first page begins with the head of the file.
             Spot::Page(0) => image.starts_with(MAGIC) && image.len() == self.page_size,
-            Spot::Page(_) => image.len() == self.page_size && record::is_plausible(image, self.pages.max(1)),
+            Spot::Page(page) => {
+                let maps =
+                    page.checked_sub(1).is_some_and(|page| page as usize % (self.page_size / 5 + 1) == 0);
+                image.len() == self.page_size
+                    && (self.unused.contains(&page)
+                        || record::is_plausible(image, self.pages)
+                        || (maps && record::is_map(image)))
+            }
             Spot::Frame(frame) => self.frame(frame).is_none_or(|frame| frame.sound || !frame.current),
         }
     }
@@ -204,6 +217,24 @@ impl Images {
             View::Database => stored,
             View::Last => last().or(stored),
         }
+    }
+
+    /// Reads the list of unused pages: pages that name the next of their kind and many others.
+    fn list_of_unused(&self) -> BTreeSet<u32> {
+        let (mut unused, mut page) = (BTreeSet::new(), Vec::new());
+        let mut at = 32;
+        let mut next = Some(1);
+        while let Some(spot) = next.and_then(|next| self.image_of(next, View::Newest)) {
+            self.read(spot, &mut page);
+            next = number(&page, at).filter(|next| unused.insert(next.wrapping_sub(1)));
+            if at == 0 {
+                let count = number(&page, 4).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+                let others = (0..count.min(page.len() / 4)).filter_map(|other| number(&page, 8 + other * 4));
+                unused.extend(others.map(|other| other.wrapping_sub(1)));
+            }
+            at = 0;
+        }
+        unused
     }
 
     fn frame(&self, number: u32) -> Option<&Frame> {

@@ -20,13 +20,15 @@ pub(super) enum Shape {
     NameByTime,
     /// A row of `start_key`.
     StartKey,
+    /// A row of `unsure`.
+    Unsure,
 }
 
 impl Shape {
     /// Whether such rows lie in an index, where they have no number of their own.
     pub(super) const fn in_index(self) -> bool {
         match self {
-            Self::Block | Self::Session | Self::Checkpoint => false,
+            Self::Block | Self::Session | Self::Checkpoint | Self::Unsure => false,
             Self::Name | Self::NameByTime | Self::StartKey => true,
         }
     }
@@ -54,6 +56,7 @@ impl Shape {
             [name, key] if is_text(name) && is_integer(key) => Some(Self::Name),
             [time, name, key] if is_text(name) && integers(&[time, key]) => Some(Self::NameByTime),
             [text, FINGERPRINT, key] if is_text(text) && is_integer(key) => Some(Self::StartKey),
+            [since, until] if integers(&[since, until]) => Some(Self::Unsure),
             [..] => None,
         }
     }
@@ -173,6 +176,11 @@ pub(super) fn is_plausible(page: &[u8], pages: u32) -> bool {
         }
         [..] => false,
     }
+}
+
+/// Tells whether `page` may be a map of which page belongs to which: entries of a kind and the number of a page.
+pub(super) fn is_map(page: &[u8]) -> bool {
+    page.first().is_some_and(|kind| *kind != 0) && page.chunks_exact(5).all(|entry| entry.first() <= Some(&5))
 }
 
 /// Reads a variable-length integer and how many bytes it takes.

@@ -38,6 +38,8 @@ pub(super) struct Session {
     pub(super) active_run: Option<String>,
     pub(super) summary: String,
     pub(super) reserved: u64,
+    /// In which life of the journal numbers were reserved; zero for a row from before that was kept.
+    pub(super) life: u64,
 }
 
 impl Session {
@@ -57,6 +59,7 @@ impl Session {
             },
             summary: text(7)?.to_owned(),
             reserved: number(8)?,
+            life: number(9).unwrap_or(0),
         })
     }
 }
@@ -97,13 +100,20 @@ pub(super) fn name(record: &Record, payload: &[u8]) -> Option<(i64, SessionId)> 
     Some((record.integer(payload, key)?, record.text(payload, name).and_then(id)?))
 }
 
+/// Reads the lives of the journal in which something may have been lost.
+pub(super) fn unsure(record: &Record, payload: &[u8]) -> Option<(u64, u64)> {
+    let number = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
+    Some((number(0)?, number(1)?)).filter(|(since, until)| since <= until)
+}
+
 /// Reads the numbers of a block and its seal, which stand before its bytes.
 pub(super) fn block(record: &Record, payload: &[u8]) -> Option<(i64, Head, u32)> {
     let long = |column| record.integer(payload, column).and_then(|number| u64::try_from(number).ok());
     let short = |column| record.integer(payload, column).and_then(|number| u32::try_from(number).ok());
     let head =
         Head { first: long(1)?, last: long(2)?, count: short(3)?, prev: short(4)?, checksum: short(5)? };
-    let runs = 0 < head.first && head.first <= head.last;
+    // The one that stands for what was removed on purpose begins before the first event.
+    let runs = head.first <= head.last && (head.first > 0 || head.numbers().is_splice());
     Some((record.integer(payload, 0)?, head, short(6)?)).filter(|_| runs)
 }
 

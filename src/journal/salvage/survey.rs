@@ -4,7 +4,7 @@
 //! checkpoints. Only where they stand is remembered (about 80 bytes a block), never what they say, so that a database
 //! of any size can be searched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outside;
 use super::images::{Images, Place, Spot, Trust};
@@ -19,6 +19,8 @@ pub(super) struct Findings {
     pub(super) sessions: BTreeMap<i64, Vec<Candidate>>,
     /// Under which key a session was started.
     pub(super) starts: BTreeMap<i64, Start>,
+    /// The lives of the journal in which something may have been lost.
+    pub(super) unsure: BTreeSet<(u64, u64)>,
     /// How many images were searched.
     pub(super) pages: u64,
     /// How many of them SQLite could not have written.
@@ -80,8 +82,8 @@ impl Candidate {
 
 /// Searches all images.
 pub(super) fn survey(images: &Images, outside: &Outside<'_>) -> Findings {
-    let (sessions, starts) = (BTreeMap::new(), BTreeMap::new());
-    let found = Findings { sessions, starts, pages: 0, unreadable: 0 };
+    let (sessions, starts, unsure) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+    let found = Findings { sessions, starts, unsure, pages: 0, unreadable: 0 };
     let mut search = Search { images, outside, found };
     let mut image = Vec::new();
     for spot in images.spots() {
@@ -122,6 +124,7 @@ impl Search<'_> {
             Shape::Session => self.session(spot, image, record),
             Shape::Name | Shape::NameByTime => self.entry(spot, image, record),
             Shape::StartKey => self.start(spot, image, record),
+            Shape::Unsure => self.unsure(spot, image, record),
             Shape::Block | Shape::Checkpoint => {}
         }
     }
@@ -131,7 +134,7 @@ impl Search<'_> {
         match record.shape {
             Shape::Block => self.block(spot, image, record),
             Shape::Checkpoint => self.checkpoint(spot, image, record),
-            Shape::Session | Shape::Name | Shape::NameByTime | Shape::StartKey => {}
+            Shape::Session | Shape::Name | Shape::NameByTime | Shape::StartKey | Shape::Unsure => {}
         }
     }
 
@@ -181,6 +184,15 @@ impl Search<'_> {
         let rank = (self.images.trust(spot), frame_of(spot));
         if self.found.starts.get(&row.session).is_none_or(|best| best.rank < rank) {
             self.found.starts.insert(row.session, Start { rank, place });
+        }
+    }
+
+    /// Takes lives in which something may have been lost; one too many costs a word of caution.
+    fn unsure(&mut self, spot: Spot, image: &[u8], record: &Record) {
+        let listed = record.cell(image).is_some_and(|cell| cell.listed);
+        if listed && self.images.trust(spot) > Trust::Doubtful && self.found.unsure.len() < LIVES {
+            let found = self.images.find(spot, image, record, |payload| rows::unsure(record, payload));
+            self.found.unsure.extend(found.map(|(_, lives)| lives));
         }
     }
 
@@ -260,3 +272,5 @@ fn frame_of(spot: Spot) -> u32 {
 
 /// How many names a key may have: one, and those of damaged or removed rows.
 const NAMES: usize = 8;
+/// How many ranges of lives are remembered.
+const LIVES: usize = 10_000;

@@ -122,7 +122,7 @@ async fn the_reservation_is_stored_as_it_is_given() {
     place.history("s1", &[]).await;
     for number in [4096, 8192, 17] {
         let batch = Batch { reserve: Some(Seq::new(number)), ..Batch::new("s1".into()) };
-        place.commit(batch).await.expect("kept");
+        place.commit(synced(batch)).await.expect("kept");
         let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
         assert_eq!(stored.reserved, Seq::new(number));
     }
@@ -229,7 +229,8 @@ async fn after_a_failed_sync_nothing_is_taken_until_it_is_opened_anew() {
 #[tokio::test]
 async fn a_late_failed_sync_is_noticed_without_anybody_waiting() {
     let place = Place::with_sync(Options::default(), || Err(io::Error::other("the disk is gone")));
-    place.commit(created("s1")).await.expect("written");
+    let batch = Batch { durability: Durability::Written, ..created("s1") };
+    place.commit(batch).await.expect("written");
     eventually("the failure", || place.journal.stats().failed).await;
     let refused = place.commit(appending("s1", 1, 1)).await;
     assert!(matches!(refused, Err(CommitError::StorageFailed)), "{refused:?}");

@@ -1,9 +1,11 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
 mod commit;
+mod damage;
 mod merge;
 mod open;
 mod read;
+mod removal;
 mod salvage;
 
 use std::path::Path;
@@ -58,6 +60,25 @@ impl Place {
         journal.close().await.expect("closes");
         let journal = Journal::open(dir.path(), Options::default()).expect("opens again");
         Self { dir, journal }
+    }
+
+    /// Leaves the journal as a killed process would, and takes it up with `options`.
+    fn killed(self, options: Options) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(self.dir.path(), dir.path());
+        let journal = Journal::open(dir.path(), options).expect("opens again");
+        Self { dir, journal }
+    }
+
+    /// Returns the parts of a history that are there, as they lie; where events were lost, the range with a minus sign.
+    async fn shape(&self, name: &str) -> Vec<(i64, i64)> {
+        let page = self.journal.page(name.into(), Seq::ZERO, usize::MAX).await.expect("a page");
+        let number = |seq: Seq| i64::try_from(seq.number()).expect("small");
+        let sign = |block: &Block| if block.count == 0 { -1 } else { 1 };
+        page.blocks
+            .iter()
+            .map(|block| (sign(block) * number(block.first), sign(block) * number(block.last)))
+            .collect()
     }
 
     /// Opens the database beside the journal.
@@ -137,7 +158,9 @@ async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn copy(from: &Path, to: &Path) {
-    for name in [DATABASE, LOG] {
-        std::fs::copy(from.join(name), to.join(name)).expect("a copy");
+    for name in [DATABASE, LOG, MARKS] {
+        if from.join(name).exists() {
+            std::fs::copy(from.join(name), to.join(name)).expect("a copy");
+        }
     }
 }

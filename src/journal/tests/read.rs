@@ -42,48 +42,6 @@ async fn the_tail_begins_after_the_checkpoint() {
 }
 
 #[tokio::test]
-async fn damage_is_found_and_not_served() {
-    let flips = [
-        ("UPDATE block SET bytes = CAST(replace(bytes, 'event 3', 'event 9') AS BLOB) WHERE first = 3", 3),
-        ("UPDATE block SET last = 5 WHERE first = 3", 3),
-        ("UPDATE block SET count = 1 WHERE first = 3", 3),
-        ("UPDATE block SET count = -1 WHERE first = 3", 3),
-        ("UPDATE block SET checksum = checksum + 1 WHERE first = 3", 3),
-        ("UPDATE block SET prev = 0 WHERE first = 3", 3),
-        ("UPDATE block SET seal = 1 << 40 WHERE first = 3", 3),
-        ("DELETE FROM block WHERE first = 3", 5),
-        ("DELETE FROM block WHERE first = 1", 3),
-        ("UPDATE block SET session = 2 WHERE first = 1", 3),
-        ("DELETE FROM block WHERE session = 1; UPDATE block SET session = 1", 9),
-    ];
-    for (statement, expected) in flips {
-        let place = Place::new();
-        place.history("s1", &[(1, 2), (3, 4), (5, 6)]).await;
-        place.history("s2", &[(9, 9)]).await;
-        damage(&place, statement);
-        let Err(ReadError::Damaged { session, first }) =
-            place.journal.page("s1".into(), Seq::ZERO, usize::MAX).await
-        else {
-            panic!("served after {statement}")
-        };
-        assert_eq!((session, first), ("s1".into(), Seq::new(expected)), "{statement}");
-        assert!(
-            matches!(place.journal.load("s1".into()).await, Err(ReadError::Damaged { .. })),
-            "restored after {statement}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn damaged_numbers_do_not_hide_events() {
-    let place = Place::new();
-    place.history("s1", &[(1, 10), (11, 12)]).await;
-    damage(&place, "UPDATE block SET last = 5 WHERE first = 1");
-    let page = place.journal.page("s1".into(), Seq::new(7), usize::MAX).await;
-    assert!(matches!(page, Err(ReadError::Damaged { .. })), "8, 9 and 10 were passed over: {page:?}");
-}
-
-#[tokio::test]
 async fn undamaged_parts_of_a_damaged_history_are_served() {
     let place = Place::new();
     place.history("s1", &[(1, 2), (3, 4), (5, 6)]).await;

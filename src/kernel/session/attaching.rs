@@ -1,7 +1,7 @@
 //! Listeners: what each gets again, and what is said when the history between has a hole.
 
-use super::Session;
 use super::effects::Effects;
+use super::{Missing, Session};
 use crate::kernel::command::{Answer, Caller, Gap, Private, Replay, Reply, Rights};
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
@@ -36,10 +36,14 @@ impl Session {
     /// In a restored session every number of the reservation counts as issued: a crash may have lost which of them
     /// were.
     fn gap_after(&self, seen: Seq) -> Gap {
+        let Missing { floor, holes } = &self.missing;
         if seen > self.issued {
             Gap::Foreign
-        } else if seen < self.floor {
-            Gap::Lost { earliest: self.floor.next() }
+        } else if seen < *floor {
+            Gap::Lost { earliest: floor.next() }
+        } else if let Some((_, until)) = holes.iter().find(|(after, until)| *after < seen && seen < *until) {
+            // It has seen what is gone, or misses the rest of it.
+            Gap::Lost { earliest: *until }
         } else {
             Gap::None
         }

@@ -58,8 +58,7 @@ pub struct Session {
     issued: Seq,
     /// The last number that may be issued without another reservation.
     reserved: Seq,
-    /// The last position whose event is gone.
-    floor: Seq,
+    missing: Missing,
     roster: Roster,
     /// What the provider said at its end; asked again after a restart.
     finish: Option<Finish>,
@@ -68,6 +67,15 @@ pub struct Session {
     since_checkpoint: u64,
     /// Whether messages that wait may begin their runs in this life.
     queue: Queue,
+}
+
+/// Which events of the past are gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// The last position that was removed on purpose, with everything before it.
+    pub floor: Seq,
+    /// Where else events were lost: the last position before each hole, and the last one in it.
+    pub holes: Vec<(Seq, Seq)>,
 }
 
 /// What becomes of messages that wait.
@@ -85,7 +93,7 @@ impl Session {
             state: State::default(),
             issued: Seq::ZERO,
             reserved: Seq::ZERO,
-            floor: Seq::ZERO,
+            missing: Missing::default(),
             roster: Roster::default(),
             finish: None,
             turn: None,
@@ -97,9 +105,9 @@ impl Session {
     /// Brings a session back from a checkpoint and the events after it.
     ///
     /// `reserved` is the end of the last reservation that is on disk: numbers go on above it, because any number up
-    /// to it may have been shown. `floor` is the last position whose event retention has removed.
-    pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, floor: Seq) -> Self {
-        let mut session = Self { state: from, floor, ..Self::new(limits) };
+    /// to it may have been shown.
+    pub fn restore(limits: Limits, from: State, tail: &[Event], reserved: Seq, missing: Missing) -> Self {
+        let mut session = Self { state: from, missing, ..Self::new(limits) };
         for event in tail {
             session.state.fold(event, &limits);
         }

@@ -100,10 +100,15 @@ impl Session {
             .filter(|call| call.stage == Stage::Intended && !asked(call))
             .map(|call| call.intention.clone())
             .collect();
+        let torn = run.torn;
         self.record(EventKind::RunRecovered { found }, now, fx);
         if found == Found::Stopping {
             // Whatever had been started died with the daemon.
             return self.stopped(None, now, fx);
+        }
+        if torn {
+            // What it did may be among the lost events: going on could do something twice.
+            return self.stop(Outcome::Failed, "events_lost".to_owned(), "recovery", now, fx);
         }
         for (intention, gate) in unknown.into_iter().zip(gates) {
             self.ask_about_unknown(gate, intention, now, fx);

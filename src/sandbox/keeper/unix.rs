@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
@@ -147,6 +148,7 @@ fn become_shell(order: &Order, null: &File, keeper: Pid) -> Errno {
         nix::unistd::setsid()?;
         platform::die_with_keeper(keeper)?;
         standard_signals()?;
+        limit_descriptors(order.descriptors)?;
         nix::unistd::dup2_stdin(null)?;
         let arguments = [c"/bin/sh", c"-c", order.command.as_c_str()];
         nix::unistd::execve(c"/bin/sh", &arguments, &order.env)
@@ -155,6 +157,13 @@ fn become_shell(order: &Order, null: &File, keeper: Pid) -> Errno {
         Ok(never) => match never {},
         Err(errno) => errno,
     }
+}
+
+/// Gives the step the limit that the daemon was started with: some programs close all they may have, one by one.
+fn limit_descriptors(descriptors: Option<u64>) -> nix::Result<()> {
+    let Some(wanted) = descriptors else { return Ok(()) };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, wanted.min(most), most)
 }
 
 /// Undoes what the daemon, the keeper or whoever started them did to signals.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::{Head, json};
 use crate::adapter::push::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
-    CriterionItem, Failure, Headless, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
+    CriterionItem, EventsLost, Failure, Headless, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
     SessionRenamed, SessionStarted, Status, StoppingItem, StructuredError, ToolCall, ToolResult, UserMessage,
     Warning,
 };
@@ -69,6 +69,10 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         EventKind::RunRecovered { found } =>
             head.put("run_recovered", out, &RunRecovered { found: (*found).into() }),
         EventKind::RunEnded(report) => head.put("run_complete", out, &run_complete(head, report)),
+        EventKind::Lost { after, cause } => {
+            let (after_seq, until_seq) = (after.number(), head.seq.number());
+            head.put("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
+        }
     }
 }
 

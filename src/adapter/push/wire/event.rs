@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::word::{
-    DecisionWord, DeliveryWord, EndingWord, FoundWord, IdleWord, OutcomeWord, SourceWord, StreamWord,
+    CauseWord, DecisionWord, DeliveryWord, EndingWord, FoundWord, IdleWord, OutcomeWord, SourceWord,
+    StreamWord,
 };
 use super::{Raw, Text};
 
@@ -245,6 +246,15 @@ payloads! {
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::adapter::push) struct RunRecovered {
     pub(in crate::adapter::push) found: FoundWord,
+}
+
+/// `events_lost`
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::adapter::push) struct EventsLost {
+    pub(in crate::adapter::push) after_seq: u64,
+    pub(in crate::adapter::push) until_seq: u64,
+    pub(in crate::adapter::push) cause: CauseWord,
 }
 
 /// What a script needs of a finished run.

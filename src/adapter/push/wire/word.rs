@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::command::Phase;
-use crate::kernel::event::{Decision, Ending, Found, Outcome, OutputStream};
+use crate::kernel::event::{Decision, Ending, Found, LossCause, Outcome, OutputStream};
 
 macro_rules! words {
     ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
@@ -53,6 +53,10 @@ words!(
 words!(
     /// Where a tool printed something.
     StreamWord is OutputStream { Out = "stdout", Err = "stderr" }
+);
+words!(
+    /// Why events are gone.
+    CauseWord is LossCause { Damage = "damage", Power = "power", Retention = "retention" }
 );
 words!(
     /// How a use of a tool ended.

@@ -1,0 +1,93 @@
+//! The beginning of a life: what the one before left behind is taken up, and what it lost is written down.
+
+use std::cell::Cell;
+use std::io;
+
+use rusqlite::{Connection, params};
+
+use super::apply::{self, Life};
+use super::chores::Chores;
+use super::erase::{self, Erase};
+use super::error::{CommitError, OpenError};
+use super::files::Ground;
+use super::marks::{Before, Ending, Mark, Marks};
+use super::mend;
+use super::record::{Found, Options};
+use super::{DATABASE, LOG, MARKS, present, schema};
+use crate::kernel::id::Seq;
+
+/// What a life begins with.
+pub(super) struct Begun {
+    pub(super) sessions: u64,
+    pub(super) marks: Marks,
+    pub(super) before: Before,
+    pub(super) life: Life,
+    pub(super) chores: Chores,
+}
+
+impl Begun {
+    /// Takes up an open database and its marks, and makes everything durable that is found.
+    pub(super) fn on(ground: &Ground, connection: &Connection, options: &Options) -> Result<Self, OpenError> {
+        let (database, path, log) = (ground.path(DATABASE), ground.path(MARKS), ground.path(LOG));
+        let failed = OpenError::sqlite(&database);
+        let file = (ground.open)(&path).map_err(OpenError::io("open", &path))?;
+        let (marks, before) =
+            Marks::open(file, options.boot, present().0 / 1000).map_err(OpenError::io("read", &path))?;
+        let highest = marks.highest().map_err(OpenError::io("read", &path))?;
+        let newest = newest_key(connection).map_err(&failed)?;
+        let lost = lost_sessions(&marks, newest, highest).map_err(OpenError::io("read", &path))?;
+        write_down(connection, before, &lost)
+            .map_err(|error| OpenError::Begin { path: database.clone(), error })?;
+        (ground.open)(&log).and_then(|log| log.sync()).map_err(OpenError::io("sync", &log))?;
+        // Only now: a life that ended badly must not be forgotten before its consequences are on disk.
+        marks.end(Ending::Open).map_err(OpenError::io("write", &path))?;
+        for (key, found) in &lost {
+            tracing::error!(session = %found.session, until = %found.until, "a session is missing from the journal");
+            marks.bury(*key).map_err(OpenError::io("write", &path))?;
+        }
+        let mut chores = Chores::default();
+        for key in erase::doomed(connection).map_err(&failed)? {
+            chores.add(Box::new(Erase { key, reply: None }));
+        }
+        let life = Life { number: marks.life(), last_key: Cell::new(newest.max(highest)) };
+        let sessions = schema::sessions(connection).map_err(&failed)?;
+        Ok(Self { sessions, marks, before, life, chores })
+    }
+}
+
+/// Returns the highest key that any row uses.
+fn newest_key(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row(
+        "SELECT max(coalesce((SELECT max(key) FROM session), 0), coalesce((SELECT max(session) FROM block), 0),
+                    coalesce((SELECT max(session) FROM doomed), 0))",
+        [],
+        |row| row.get(0),
+    )
+}
+
+/// Finds sessions that were on disk and are newer than anything in the database.
+fn lost_sessions(marks: &Marks, newest: i64, highest: i64) -> io::Result<Vec<(i64, Found)>> {
+    let mut lost = Vec::new();
+    for key in newest.saturating_add(1)..=highest {
+        if let Some(Mark::Reaches { session, seq, reserved: _ }) = marks.read(key)? {
+            let detail = "the whole session is missing; its newest events had been on disk".to_owned();
+            let cause = "session".to_owned();
+            lost.push((key, Found { at: present(), session, after: Seq::ZERO, until: seq, cause, detail }));
+        }
+    }
+    Ok(lost)
+}
+
+fn write_down(connection: &Connection, before: Before, lost: &[(i64, Found)]) -> Result<(), CommitError> {
+    if let Before::Unsure { since, until } = before {
+        // In an empty journal nobody has seen anything.
+        connection.execute(
+            "INSERT INTO unsure (since, until) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM session)",
+            params![apply::stored(since)?, apply::stored(until)?],
+        )?;
+    }
+    for (_, found) in lost {
+        mend::note(connection, found)?;
+    }
+    Ok(())
+}

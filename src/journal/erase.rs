@@ -1,0 +1,144 @@
+//! Removing: a whole session, or the oldest part of one.
+//!
+//! A deleted session is gone for everybody with the first transaction; its rows follow in slices, and a restart goes on
+//! with them. The cut of a history replaces its oldest blocks by one splice, at every slice, so that no moment of it is
+//! without its proof. Neither ever removes a block that the last checkpoint does not contain.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::oneshot;
+
+use super::apply;
+use super::check::{self, Numbers};
+use super::chores::{Chore, Progress};
+use super::error::{CommitError, Conflict, MergeError};
+use super::record::{Cause, Loss, LostLine};
+use super::row;
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// Makes a session disappear at once; its rows remain for an [`Erase`].
+pub(super) fn doom(connection: &Connection, session: &SessionId) -> Result<i64, CommitError> {
+    let Some(key) = apply::key(connection, session)? else { return Err(Conflict::NoSuchSession.into()) };
+    connection.prepare_cached("DELETE FROM start_key WHERE session = ?1")?.execute([key])?;
+    connection.prepare_cached("DELETE FROM loss WHERE session = ?1")?.execute([session.as_str()])?;
+    connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;
+    connection.prepare_cached("INSERT INTO doomed (session) VALUES (?1)")?.execute([key])?;
+    connection.prepare_cached("UPDATE tally SET sessions = max(sessions - 1, 0)")?.execute([])?;
+    Ok(key)
+}
+
+/// Returns the sessions whose rows are still to be removed.
+pub(super) fn doomed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    connection.prepare("SELECT session FROM doomed")?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Removes the rows of a session that is gone.
+pub(super) struct Erase {
+    pub(super) key: i64,
+    /// Nobody waits for what a restart goes on with.
+    pub(super) reply: Option<oneshot::Sender<Result<(), MergeError>>>,
+}
+
+impl Chore for Erase {
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
+        let removed = connection
+            .prepare_cached(
+                "DELETE FROM block WHERE rowid IN (SELECT rowid FROM block WHERE session = ?1 LIMIT ?2)",
+            )?
+            .execute(params![self.key, ROWS])?;
+        if removed > 0 {
+            return Ok(Progress::More);
+        }
+        connection.prepare_cached("DELETE FROM checkpoint WHERE session = ?1")?.execute([self.key])?;
+        connection.prepare_cached("DELETE FROM set_aside WHERE session = ?1")?.execute([self.key])?;
+        connection.prepare_cached("DELETE FROM doomed WHERE session = ?1")?.execute([self.key])?;
+        Ok(Progress::Done)
+    }
+
+    fn end(self: Box<Self>, outcome: Result<(), MergeError>) {
+        if let Some(reply) = self.reply {
+            let _ = reply.send(outcome);
+        }
+    }
+
+    fn erases(&self) -> bool {
+        true
+    }
+}
+
+/// Removes the oldest blocks of a session, up to a position.
+pub(super) struct Cut {
+    pub(super) session: SessionId,
+    pub(super) up_to: Seq,
+    pub(super) line: LostLine,
+    pub(super) at: Now,
+    pub(super) floor: Seq,
+    pub(super) reply: oneshot::Sender<Result<Seq, MergeError>>,
+}
+
+impl Chore for Cut {
+    fn slice(&mut self, connection: &Connection) -> Result<Progress, MergeError> {
+        let Some(key) = apply::key(connection, &self.session)? else {
+            return Err(MergeError::Commit(Conflict::NoSuchSession.into()));
+        };
+        // What no checkpoint contains is needed to restore the session.
+        let kept: Option<i64> = connection
+            .prepare_cached("SELECT seq FROM checkpoint WHERE session = ?1")?
+            .query_row([key], |row| row.get(0))
+            .optional()?;
+        let end = row::signed(self.up_to.number()).min(kept.unwrap_or(0));
+        let oldest = self.oldest(connection, key, end)?;
+        let Some(last) = oldest.last().copied().filter(|_| oldest.len() > usize::from(self.is_cut(&oldest)))
+        else {
+            return Ok(Progress::Done);
+        };
+        connection
+            .prepare_cached("DELETE FROM block WHERE session = ?1 AND first <= ?2")?
+            .execute(params![key, row::signed(last.first)])?;
+        let loss = Loss { after: Seq::ZERO, until: Seq::new(last.last), cause: Cause::Retention };
+        let prev = check::genesis(&self.session);
+        let numbers = Numbers { first: 0, last: last.last, count: 0, prev, checksum: last.checksum };
+        let bytes = (self.line)(&self.session, &loss, self.at);
+        apply::insert_block(connection, &self.session, key, &numbers, &bytes).map_err(MergeError::Commit)?;
+        self.floor = loss.until;
+        Ok(Progress::More)
+    }
+
+    fn end(self: Box<Self>, outcome: Result<(), MergeError>) {
+        let Self { reply, floor, .. } = *self;
+        let _ = reply.send(outcome.map(|()| floor));
+    }
+
+    fn erases(&self) -> bool {
+        true
+    }
+}
+
+impl Cut {
+    /// Returns the numbers of the oldest blocks that end at or before `end`; an earlier cut is the first of them.
+    fn oldest(&self, connection: &Connection, key: i64, end: i64) -> Result<Vec<Numbers>, MergeError> {
+        let mut statement = connection.prepare_cached(
+            "SELECT first, last, count, prev, checksum, seal FROM block
+             WHERE session = ?1 AND last <= ?2 ORDER BY first LIMIT ?3",
+        )?;
+        let rows = statement.query_map(params![key, end, ROWS], row::numbers)?;
+        let mut oldest = Vec::new();
+        for found in rows {
+            let (numbers, seal) = found?;
+            // The floor must be a number that was written; damage is mended before anything is cut.
+            if !numbers.is_splice() && numbers.seal(&self.session, &[]) != seal {
+                let first = Seq::new(numbers.first);
+                return Err(MergeError::Damaged { session: self.session.clone(), first });
+            }
+            oldest.push(numbers);
+        }
+        Ok(oldest)
+    }
+
+    fn is_cut(&self, oldest: &[Numbers]) -> bool {
+        oldest.first().is_some_and(|numbers| numbers.first == 0)
+    }
+}
+
+/// How many rows a slice removes.
+const ROWS: i64 = 64;

@@ -1,0 +1,114 @@
+//! Raising marks: what a commit changes is remembered, and written down once that commit is on disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::marks::{Mark, Marks};
+use super::record::Batch;
+use crate::kernel::id::{Seq, SessionId};
+
+/// The marks that are to be raised.
+pub(super) struct Marking {
+    marks: Arc<Marks>,
+    pending: BTreeMap<i64, Pending>,
+    /// When the oldest mark was written that is not synced.
+    dirty: Option<Instant>,
+}
+
+struct Pending {
+    session: SessionId,
+    seq: Option<Seq>,
+    reserved: Option<Seq>,
+}
+
+impl Marking {
+    pub(super) const fn new(marks: Arc<Marks>) -> Self {
+        Self { marks, pending: BTreeMap::new(), dirty: None }
+    }
+
+    /// Remembers what a kept batch says about its session.
+    pub(super) fn note(&mut self, key: i64, batch: &Batch) {
+        let seq = batch.block.as_ref().map(|block| block.last);
+        if seq.is_none() && batch.reserve.is_none() && batch.create.is_none() {
+            return;
+        }
+        let pending = self.pending.entry(key).or_insert_with(|| Pending {
+            session: batch.session.clone(),
+            seq: None,
+            reserved: None,
+        });
+        pending.seq = seq.or(pending.seq);
+        pending.reserved = batch.reserve.or(pending.reserved);
+    }
+
+    /// Writes down what is on disk by now.
+    pub(super) fn raise(&mut self) {
+        if !self.marks.are_kept() {
+            return self.pending.clear();
+        }
+        for (key, pending) in std::mem::take(&mut self.pending) {
+            if let Err(error) = raise(&self.marks, key, &pending) {
+                return self.give_up(&error);
+            }
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Says that a session is gone, durably, before it is.
+    pub(super) fn bury(&mut self, key: i64) {
+        self.pending.remove(&key);
+        if let Err(error) = self.marks.bury(key).and_then(|()| self.marks.sync()) {
+            self.give_up(&error);
+        }
+    }
+
+    /// Returns how long it may take until the marks are to be synced.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.dirty.map(|since| SYNC_WITHIN.saturating_sub(since.elapsed()))
+    }
+
+    pub(super) fn sync_when_due(&mut self) {
+        if self.due().is_some_and(|due| due.is_zero()) {
+            self.sync();
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        if self.dirty.take().is_some()
+            && let Err(error) = self.marks.sync()
+        {
+            self.give_up(&error);
+        }
+    }
+
+    pub(super) const fn marks(&self) -> &Arc<Marks> {
+        &self.marks
+    }
+
+    /// Without marks a shortened history may not be found; that is said, and the journal goes on.
+    fn give_up(&mut self, error: &io::Error) {
+        self.dirty = None;
+        if self.marks.give_up() {
+            tracing::warn!(%error, "the marks outside the database cannot be kept until the daemon is restarted");
+        }
+    }
+}
+
+fn raise(marks: &Marks, key: i64, pending: &Pending) -> io::Result<()> {
+    let (seq, reserved) = match (pending.seq, pending.reserved) {
+        (Some(seq), Some(reserved)) => (seq, reserved),
+        (seq, reserved) => {
+            let known = match marks.read(key)? {
+                Some(Mark::Reaches { seq, reserved, .. }) => (seq, reserved),
+                Some(Mark::Gone) | None => (Seq::ZERO, Seq::ZERO),
+            };
+            (seq.unwrap_or(known.0), reserved.unwrap_or(known.1))
+        }
+    };
+    marks.raise(key, &pending.session, seq, reserved)
+}
+
+/// How long a raised mark may stay unsynced: it lags at most that much after a loss of power.
+const SYNC_WITHIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,274 @@
+//! Marks outside the database: how far each session's history reaches on disk, and how the last life of it all ended.
+//!
+//! SQLite drops everything behind a damaged part of its log without a word, and an emptied database is a valid one. A
+//! session's mark is raised only after what it stands for was synced, so that a history shorter than its mark has lost
+//! something. A mark may lag: it proves that something is missing, never that nothing is.
+//!
+//! The file holds one slot of 64 bytes a session, at 64 times the session's key, each with a checksum; slot 0 says how
+//! the journal was left. A slot that cannot be read is a mark that is not there.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::files::RawFile;
+use crate::kernel::id::{Seq, SessionId};
+
+/// The marks of a journal.
+pub(super) struct Marks {
+    file: Box<dyn RawFile>,
+    /// Which life of the journal this is; lives are numbered upwards.
+    life: u64,
+    boot: u128,
+    broken: AtomicBool,
+}
+
+/// How far a session is known to reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Its history is on disk up to there.
+    Reaches {
+        /// Whose it is; a very long name is cut.
+        session: String,
+        /// Up to where.
+        seq: Seq,
+        /// The highest number that may have been given out.
+        reserved: Seq,
+    },
+    /// It was deleted, or its loss has been reported.
+    Gone,
+}
+
+/// How the life before ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// In good order.
+    Clean,
+    /// The process ended, but the machine went on: everything written is there.
+    Killed,
+    /// What was written in these lives and not synced may be gone.
+    Unsure {
+        /// The first of them.
+        since: u64,
+        /// The last of them.
+        until: u64,
+    },
+}
+
+/// How this life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Ending {
+    /// It has not ended; what remains when a process is killed.
+    Open = 0,
+    /// In good order.
+    Clean = 1,
+    /// A sync failed.
+    Failed = 2,
+}
+
+impl Marks {
+    /// Reads how the life before ended; this one begins when its [`Ending::Open`] is written.
+    ///
+    /// `boot` names the time since the machine was started, zero where that cannot be told; `seconds` is the present.
+    pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, Before)> {
+        let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
+        let life = header.as_ref().map_or(1, |header| header.life.saturating_add(1)).max(seconds);
+        let before = match header {
+            None => Before::Unsure { since: 0, until: life.saturating_sub(1) },
+            Some(Header { ending: Ending::Clean, .. }) => Before::Clean,
+            Some(Header { ending: Ending::Open, boot: then, .. }) if then == boot && boot != 0 => {
+                Before::Killed
+            }
+            Some(Header { life, .. }) => Before::Unsure { since: life, until: life },
+        };
+        Ok((Self { file, life, boot, broken: AtomicBool::new(false) }, before))
+    }
+
+    /// Returns the number of this life.
+    pub(super) const fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// Returns the highest key that has a slot.
+    pub(super) fn highest(&self) -> io::Result<i64> {
+        let slots = self.file.len()?.div_ceil(SLOT as u64);
+        Ok(i64::try_from(slots).unwrap_or(i64::MAX).saturating_sub(1).max(0))
+    }
+
+    /// Reads the mark of a session; none when there is none that can be trusted.
+    pub(super) fn read(&self, key: i64) -> io::Result<Option<Mark>> {
+        let Some(slot) = read_slot(self.file.as_ref(), place(key)?)? else { return Ok(None) };
+        Ok(decode(&slot))
+    }
+
+    /// Says that the history of a session is on disk up to `seq`.
+    pub(super) fn raise(&self, key: i64, session: &SessionId, seq: Seq, reserved: Seq) -> io::Result<()> {
+        let mut slot = [0; SLOT];
+        slot[4] = LIVE;
+        let name = session.as_str().as_bytes();
+        let kept = (0..=name.len().min(NAME)).rev().find(|end| session.as_str().is_char_boundary(*end));
+        let kept = kept.unwrap_or(0);
+        slot[5] = u8::try_from(kept).unwrap_or(0);
+        slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
+        slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());
+        slot[24..24 + kept].copy_from_slice(&name[..kept]);
+        self.write(key, slot)
+    }
+
+    /// Says that a session is gone for good.
+    pub(super) fn bury(&self, key: i64) -> io::Result<()> {
+        let mut slot = [0; SLOT];
+        slot[4] = GONE;
+        self.write(key, slot)
+    }
+
+    /// Makes the marks durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    /// Says how this life ends, durably.
+    pub(super) fn end(&self, ending: Ending) -> io::Result<()> {
+        let mut slot = [0; SLOT];
+        slot[4..12].copy_from_slice(MAGIC);
+        slot[12] = VERSION;
+        slot[16] = ending as u8;
+        slot[24..32].copy_from_slice(&self.life.to_le_bytes());
+        slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
+        self.write(0, slot)?;
+        self.file.sync()
+    }
+
+    /// Remembers that marks cannot be written; returns whether that is news.
+    pub(super) fn give_up(&self) -> bool {
+        !self.broken.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells whether marks are kept.
+    pub(super) fn are_kept(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed)
+    }
+
+    fn write(&self, key: i64, mut slot: [u8; SLOT]) -> io::Result<()> {
+        let at = place(key)?;
+        let sum = sum(at, &slot);
+        slot[..4].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_at(at, &slot)
+    }
+}
+
+struct Header {
+    ending: Ending,
+    life: u64,
+    boot: u128,
+}
+
+impl Header {
+    fn read(slot: &[u8; SLOT]) -> Option<Self> {
+        if &slot[4..12] != MAGIC || slot[12] != VERSION {
+            return None;
+        }
+        let ending = match slot[16] {
+            0 => Ending::Open,
+            1 => Ending::Clean,
+            _ => Ending::Failed,
+        };
+        let life = u64::from_le_bytes(slot[24..32].try_into().ok()?);
+        let boot = u128::from_le_bytes(slot[32..48].try_into().ok()?);
+        Some(Self { ending, life, boot })
+    }
+}
+
+fn decode(slot: &[u8; SLOT]) -> Option<Mark> {
+    match slot[4] {
+        LIVE => {
+            let name = slot.get(24..24 + usize::from(slot[5]))?;
+            let session = std::str::from_utf8(name).ok()?.to_owned();
+            let number = |bytes: &[u8]| Some(Seq::new(u64::from_le_bytes(bytes.try_into().ok()?)));
+            let (seq, reserved) = (number(&slot[8..16])?, number(&slot[16..24])?);
+            Some(Mark::Reaches { session, seq, reserved })
+        }
+        GONE => Some(Mark::Gone),
+        _ => None,
+    }
+}
+
+/// Reads a slot whose checksum holds.
+fn read_slot(file: &dyn RawFile, at: u64) -> io::Result<Option<[u8; SLOT]>> {
+    let mut slot = [0; SLOT];
+    if file.read_at(at, &mut slot)? < SLOT {
+        return Ok(None);
+    }
+    Ok((slot[..4] == sum(at, &slot).to_le_bytes()).then_some(slot))
+}
+
+/// Covers a slot and its place.
+fn sum(at: u64, slot: &[u8; SLOT]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&at.to_le_bytes());
+    hasher.update(&slot[4..]);
+    hasher.finalize()
+}
+
+fn place(key: i64) -> io::Result<u64> {
+    let key = u64::try_from(key).ok().filter(|key| *key < u64::MAX / SLOT as u64);
+    key.map(|key| key * SLOT as u64).ok_or_else(|| io::Error::other("no mark has that place"))
+}
+
+const SLOT: usize = 64;
+/// How much of a name a slot holds; ours are shorter.
+const NAME: usize = 40;
+const LIVE: u8 = 1;
+const GONE: u8 = 2;
+const MAGIC: &[u8; 8] = b"pushmark";
+const VERSION: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_raised_and_a_damaged_one_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("marks");
+        let open = |boot| {
+            let mut file = std::fs::OpenOptions::new();
+            let file = file.read(true).write(true).create(true).truncate(false);
+            let (marks, before) = Marks::open(Box::new(file.clone().open(&path).unwrap()), boot, 5).unwrap();
+            marks.end(Ending::Open).unwrap();
+            (marks, before)
+        };
+        let (marks, before) = open(7);
+        assert_eq!(before, Before::Unsure { since: 0, until: 4 });
+        marks.raise(3, &"sess_a".into(), Seq::new(9), Seq::new(20)).unwrap();
+        assert_eq!(marks.highest().unwrap(), 3);
+        assert_eq!(
+            marks.read(3).unwrap(),
+            Some(Mark::Reaches { session: "sess_a".into(), seq: Seq::new(9), reserved: Seq::new(20) })
+        );
+        assert_eq!(marks.read(2).unwrap(), None, "a slot that was never written");
+        assert_eq!(open(7).1, Before::Killed, "the same machine, and no end");
+        assert_eq!(open(8).1, Before::Unsure { since: 6, until: 6 }, "the machine was started anew");
+        let (marks, before) = open(0);
+        assert_eq!(before, Before::Unsure { since: 7, until: 7 }, "a machine that does not say");
+        marks.end(Ending::Failed).unwrap();
+        let (marks, before) = open(0);
+        assert_eq!(before, Before::Unsure { since: 8, until: 8 });
+        marks.end(Ending::Clean).unwrap();
+        assert_eq!(open(1).1, Before::Clean);
+        let whole = std::fs::read(&path).unwrap();
+        for bit in 0..SLOT * 8 {
+            let mut bytes = whole.clone();
+            bytes[3 * SLOT + bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(open(1).0.read(3).unwrap(), None, "bit {bit}");
+        }
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let (marks, before) = open(1);
+            assert_eq!(matches!(before, Before::Unsure { .. }), length < SLOT, "cut at {length}");
+            assert_eq!(marks.read(3).unwrap(), None);
+        }
+        marks.bury(3).unwrap();
+    }
+}

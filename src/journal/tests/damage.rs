@@ -1,0 +1,184 @@
+//! Damage: what precedes it and what follows it is served, and what is missing is said.
+
+use super::*;
+
+#[tokio::test]
+async fn what_cannot_be_proven_leaves_the_history_and_a_splice_says_so() {
+    let flips: [(&str, &[(i64, i64)]); 12] = [
+        (
+            "UPDATE block SET bytes = CAST(replace(bytes, 'event 3', 'event 9') AS BLOB) WHERE first = 3",
+            &[(1, 2), (-3, -4), (5, 6)],
+        ),
+        ("UPDATE block SET last = 5 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET count = 1 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET count = -1 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET count = 0 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET checksum = checksum + 1 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET prev = 0 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("UPDATE block SET seal = 1 << 40 WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("DELETE FROM block WHERE first = 3", &[(1, 2), (-3, -4), (5, 6)]),
+        ("DELETE FROM block WHERE first = 1", &[(-1, -2), (3, 4), (5, 6)]),
+        ("UPDATE block SET session = 2 WHERE first = 1", &[(-1, -2), (3, 4), (5, 6)]),
+        ("DELETE FROM block WHERE session = 1; UPDATE block SET session = 1", &[(-1, -11)]),
+    ];
+    for (statement, expected) in flips {
+        let place = Place::new();
+        place.history("s1", &[(1, 2), (3, 4), (5, 6)]).await;
+        place.history("s2", &[(9, 9)]).await;
+        let reserve = Batch { reserve: Some(Seq::new(10)), ..Batch::new("s1".into()) };
+        place.commit(synced(reserve)).await.expect("kept");
+        place.beside().execute_batch(statement).expect("damaged");
+        if expected.len() == 1 {
+            // A history without an end is found short when it is loaded: nothing that is left is wrong.
+            place.journal.load("s1".into()).await.expect("mended").expect("there");
+        }
+        assert_eq!(place.shape("s1").await, expected, "{statement}");
+        let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
+        assert_eq!(stored.holes.len(), 1, "{statement}");
+        let losses = place.journal.losses(10).await.expect("a list");
+        assert_eq!(losses.len(), 1, "it is said once: {statement} {losses:?}");
+        assert_eq!((losses[0].session.as_str(), losses[0].cause.as_str()), ("s1", "damage"));
+        let next = stored.reserved.number().max(11) + 1;
+        place.commit(synced(appending("s1", next, next))).await.expect("it goes on");
+        let place = place.reopened().await;
+        let shape = place.shape("s1").await;
+        assert_eq!(shape.last(), Some(&(next as i64, next as i64)), "{statement}");
+        assert_eq!(shape.len(), expected.len() + 1, "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_out_is_set_aside() {
+    let place = Place::new();
+    place.history("s1", &[(1, 2), (3, 4)]).await;
+    place.beside().execute_batch("UPDATE block SET bytes = x'0102' WHERE first = 1").expect("damaged");
+    place.shape("s1").await;
+    let kept: Vec<u8> =
+        place.beside().query_row("SELECT bytes FROM set_aside", [], |row| row.get(0)).expect("a row");
+    assert_eq!(kept, [1, 2]);
+}
+
+#[tokio::test]
+async fn damaged_numbers_do_not_hide_events() {
+    let place = Place::new();
+    place.history("s1", &[(1, 10), (11, 12)]).await;
+    place.beside().execute_batch("UPDATE block SET last = 5 WHERE first = 1").expect("damaged");
+    let page = place.journal.page("s1".into(), Seq::new(7), usize::MAX).await.expect("mended");
+    assert_eq!(page.blocks[0].count, 0, "8, 9 and 10 were passed over: {page:?}");
+    assert_eq!(page.blocks[0].last, Seq::new(10));
+}
+
+#[tokio::test]
+async fn a_history_shorter_than_its_mark_is_not_taken_for_the_whole() {
+    let place = Place::new();
+    place.history("s1", &[(1, 2), (3, 4)]).await;
+    place.commit(synced(appending("s1", 5, 9))).await.expect("on disk");
+    place.beside().execute_batch("DELETE FROM block WHERE first = 5").expect("damaged");
+    let stored = place.journal.load("s1".into()).await.expect("mended").expect("there");
+    assert_eq!(stored.holes, [(Seq::new(4), Seq::new(10))]);
+    assert_eq!(place.shape("s1").await, [(1, 2), (3, 4), (-5, -10)]);
+}
+
+#[tokio::test]
+async fn a_log_cut_anywhere_loses_nothing_in_silence() {
+    let place = Place::with(Options { checkpoint_pages: 1_000_000, ..Options::default() });
+    place.history("s1", &[(1, 2)]).await;
+    for first in 3..9 {
+        place.commit(synced(appending("s1", first, first))).await.expect("on disk");
+    }
+    place.commit(synced(created("s2"))).await.expect("on disk");
+    let whole = std::fs::read(place.dir.path().join(LOG)).expect("the log");
+    for cut in (0..whole.len()).step_by(509).chain([whole.len()]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(place.dir.path(), dir.path());
+        std::fs::write(dir.path().join(LOG), &whole[..cut]).expect("cut");
+        judge(dir, cut == whole.len(), &format!("cut at {cut}")).await;
+    }
+    for bit in (0..whole.len() * 8).step_by(40_009) {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(place.dir.path(), dir.path());
+        let mut log = whole.clone();
+        log[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(dir.path().join(LOG), &log).expect("changed");
+        judge(dir, false, &format!("bit {bit}")).await;
+    }
+}
+
+/// Either everything is there, or it is said that it is not.
+async fn judge(dir: TempDir, whole: bool, what: &str) {
+    let journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    let place = Place { dir, journal };
+    let first = place.journal.load("s1".into()).await.expect("readable");
+    let second = place.journal.load("s2".into()).await.expect("readable");
+    let losses = place.journal.losses(10).await.expect("a list");
+    let told = |name: &str| losses.iter().any(|loss| loss.session == name);
+    match &first {
+        None => assert!(told("s1"), "{what}: s1 has vanished"),
+        Some(_) => {
+            let mut reached = 0;
+            let shape = place.shape("s1").await;
+            for (first, last) in &shape {
+                assert_eq!(first.abs(), reached + 1, "{what}: {shape:?}");
+                reached = last.abs();
+            }
+            let missing = shape.iter().any(|(first, _)| *first < 0);
+            assert!(missing || reached == 8, "{what}: a shortened history was served: {shape:?}");
+            assert!(!missing || told("s1"), "{what}");
+        }
+    }
+    assert!(second.is_some() || told("s2"), "{what}: s2 has vanished");
+    assert!(!whole || losses.is_empty(), "{what}: {losses:?}");
+}
+
+#[tokio::test]
+async fn an_emptied_database_is_not_a_new_one() {
+    let place = Place::new();
+    place.history("s1", &[(1, 2)]).await;
+    let Place { dir, journal } = place;
+    journal.close().await.expect("closes");
+    std::fs::write(dir.path().join(DATABASE), b"").expect("emptied");
+    let journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    let losses = journal.losses(10).await.expect("a list");
+    assert_eq!((losses.len(), losses[0].session.as_str(), losses[0].cause.as_str()), (1, "s1", "session"));
+    journal.commit(created("s9")).await.expect("an answer").expect("kept");
+    let key: i64 = Connection::open(dir.path().join(DATABASE))
+        .expect("a connection")
+        .query_row("SELECT key FROM session", [], |row| row.get(0))
+        .expect("a key");
+    assert_eq!(key, 2, "the key of the lost session is not given again");
+    journal.close().await.expect("closes");
+    let journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    assert_eq!(journal.losses(10).await.expect("a list").len(), 1, "it is said once");
+}
+
+#[tokio::test]
+async fn events_that_the_power_may_have_taken_are_a_hole() {
+    let boot = |boot| Options { boot, ..Options::default() };
+    let place = Place::with(boot(7));
+    place.history("s1", &[(1, 2)]).await;
+    place.history("s2", &[(1, 2)]).await;
+    reserve(&place, 100).await;
+    let killed = place.killed(boot(7));
+    let stored = killed.journal.load("s1".into()).await.expect("readable").expect("there");
+    assert_eq!((stored.holes.len(), stored.reserved), (0, Seq::new(100)), "everything written is there");
+    let restarted = killed.killed(boot(8));
+    let stored = restarted.journal.load("s1".into()).await.expect("readable").expect("there");
+    assert_eq!(stored.holes.len(), 0, "whoever takes a journal up syncs what is written");
+    reserve(&restarted, 200).await;
+    let restarted = restarted.killed(boot(9));
+    let stored = restarted.journal.load("s1".into()).await.expect("readable").expect("there");
+    assert_eq!(stored.holes, [(Seq::new(2), Seq::new(201))], "somebody may have seen 3 to 200");
+    assert_eq!(restarted.journal.losses(9).await.expect("a list")[0].cause, "power");
+    let again = restarted.reopened().await;
+    let stored = again.journal.load("s1".into()).await.expect("readable").expect("there");
+    assert_eq!(stored.holes.len(), 1, "it is one hole");
+    let stored = again.journal.load("s2".into()).await.expect("readable").expect("there");
+    assert_eq!(stored.holes.len(), 1, "a session that was not looked at in between has it too");
+}
+
+async fn reserve(place: &Place, number: u64) {
+    for name in ["s1", "s2"] {
+        let reserve = Batch { reserve: Some(Seq::new(number)), ..Batch::new(name.into()) };
+        place.commit(synced(reserve)).await.expect("kept");
+    }
+}

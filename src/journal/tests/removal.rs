@@ -1,0 +1,80 @@
+//! Removal: what is deleted is gone from every file, and what is cut says so.
+
+use super::*;
+
+#[tokio::test]
+async fn a_deleted_session_leaves_no_byte_behind() {
+    let place = Place::with(Options { small_block: 100, ..Options::default() });
+    let secret = "a-word-that-is-to-be-forgotten".repeat(30);
+    place.history("s1", &[]).await;
+    place.history("s2", &[(1, 300)]).await;
+    for seq in 1..400 {
+        let bytes = Bytes::from(format!("{{\"seq\":{seq},\"text\":\"{secret}\"}}\n"));
+        let block = Block { first: Seq::new(seq), last: Seq::new(seq), count: 1, bytes };
+        place.commit(Batch { block: Some(block), ..Batch::new("s1".into()) }).await.expect("kept");
+    }
+    place.journal.merge("s1".into(), Seq::new(500)).await.expect("an answer").expect("merged");
+    let size = place.journal.stats().bytes;
+    place.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
+    assert!(place.journal.load("s1".into()).await.expect("readable").is_none());
+    for entry in std::fs::read_dir(place.dir.path()).expect("the directory").flatten() {
+        let bytes = std::fs::read(entry.path()).expect("a file");
+        let found = bytes.windows(20).any(|window| window == &secret.as_bytes()[..20]);
+        assert!(!found, "{:?} still holds it", entry.file_name());
+    }
+    assert!(place.journal.stats().bytes < size, "room was given back");
+    assert_eq!(place.journal.stats().sessions, 1);
+    assert_eq!(place.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
+    place.history("s1", &[(1, 1)]).await;
+    let place = place.reopened().await;
+    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "nobody takes it for lost");
+    let refused = place.journal.delete("s3".into()).await.expect("an answer");
+    assert!(
+        matches!(refused, Err(MergeError::Commit(CommitError::Conflict(Conflict::NoSuchSession)))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_cut_short_goes_on_after_a_restart() {
+    let place = Place::new();
+    place.history("s1", &(1..300).map(|n| (n, n)).collect::<Vec<_>>()).await;
+    let deleting = place.journal.delete("s1".into());
+    let rows = |place: &Place| -> i64 {
+        place.beside().query_row("SELECT count(*) FROM block", [], |row| row.get(0)).expect("a count")
+    };
+    eventually("the first slice", || rows(&place) < 299).await;
+    let place = place.killed(Options::default());
+    drop(deleting);
+    eventually("the last slice", || rows(&place) == 0).await;
+    assert!(place.journal.load("s1".into()).await.expect("readable").is_none());
+}
+
+#[tokio::test]
+async fn a_cut_history_says_so_and_goes_on() {
+    let place = Place::new();
+    place.history("s1", &(0..200).map(|n| (n * 2 + 1, n * 2 + 2)).collect::<Vec<_>>()).await;
+    assert_eq!(cut(&place, 100).await, Seq::ZERO, "without a checkpoint everything is needed");
+    let checkpoint = Checkpoint { seq: Seq::new(301), bytes: Bytes::from_static(b"state") };
+    let batch = Batch { checkpoint: Some(checkpoint), ..Batch::new("s1".into()) };
+    place.commit(batch).await.expect("kept");
+    assert_eq!(cut(&place, 9).await, Seq::new(8));
+    assert_eq!(place.shape("s1").await[..2], [(0, -8), (9, 10)]);
+    assert_eq!(cut(&place, 400).await, Seq::new(300), "what the checkpoint does not contain stays");
+    assert_eq!(cut(&place, 300).await, Seq::ZERO, "there is nothing more to cut");
+    let place = place.reopened().await;
+    let stored = place.journal.load("s1".into()).await.expect("readable").expect("there");
+    assert_eq!((stored.floor, stored.holes.len()), (Seq::new(300), 0));
+    assert_eq!(stored.tail.first().map(|block| block.first), Some(Seq::new(301)));
+    assert_eq!(place.shape("s1").await.len(), 51);
+    place.commit(synced(appending("s1", 401, 401))).await.expect("it goes on");
+    let page = place.journal.page("s1".into(), Seq::new(350), 1).await.expect("a page");
+    assert_eq!(page.blocks, [block(351, 352)]);
+    assert_eq!(place.journal.losses(9).await.expect("a list"), [], "what was meant is no loss");
+    let refused = place.journal.cut("s2".into(), Seq::new(9), Now(1)).await.expect("an answer");
+    assert!(refused.is_err());
+}
+
+async fn cut(place: &Place, up_to: u64) -> Seq {
+    place.journal.cut("s1".into(), Seq::new(up_to), Now(1)).await.expect("an answer").expect("cut")
+}

@@ -1,0 +1,164 @@
+//! What the writer does between the batches: chores, the log's length, room on the disk, and the size of the file.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::chores::Progress;
+use super::error::{CommitError, MergeError};
+use super::writer::Writer;
+
+impl Writer {
+    /// Does a slice of the next chore.
+    pub(super) fn do_slice(&mut self) {
+        let Some(mut chore) = self.chores.next() else { return self.tidy() };
+        if self.failed() {
+            return chore.end(Err(MergeError::Commit(CommitError::StorageFailed)));
+        }
+        if chore.erases() {
+            self.erase_carefully(true);
+        }
+        let outcome = self.in_transaction(|connection, _| chore.slice(connection));
+        if chore.erases() {
+            self.erase_carefully(false);
+            self.tidiness.log_holds_erased = true;
+        }
+        self.tidiness.loose = true;
+        match outcome {
+            Ok(Progress::More) => self.chores.add(chore),
+            Ok(Progress::Done) if chore.erases() => {
+                // Whoever asked for it may look for the bytes as soon as it is answered.
+                self.empty_log();
+                chore.end(Ok(()));
+            }
+            Ok(Progress::Done) => chore.end(Ok(())),
+            Err(error) => {
+                if let MergeError::Commit(error) = &error {
+                    self.note(error);
+                }
+                chore.end(Err(error));
+            }
+        }
+    }
+
+    /// Moves the log into the database when it has grown long enough.
+    pub(super) fn shorten_log(&mut self) {
+        if self.failed() {
+            return;
+        }
+        let limit = i64::from(self.options.checkpoint_pages);
+        let outcome = self.checkpoint("NOOP").and_then(|(length, moved)| {
+            if length.saturating_sub(moved) >= limit {
+                self.checkpoint("PASSIVE")?;
+            } else if length >= limit.saturating_mul(4) {
+                // Readers follow each other so closely that the log never begins anew: wait for a gap between them.
+                self.patiently(|writer| writer.checkpoint("RESTART"))?;
+            }
+            Ok(())
+        });
+        self.mind("the log cannot be moved into the database", outcome);
+    }
+
+    /// Runs a checkpoint and returns how many pages are in the log and how many of them are in the database as well.
+    pub(super) fn checkpoint(&self, mode: &str) -> rusqlite::Result<(i64, i64)> {
+        self.connection
+            .prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?
+            .query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+    }
+
+    /// Asks a full disk whether there is room again.
+    pub(super) fn look_for_room(&self) {
+        if self.is_full() && self.spare.probe().is_ok() {
+            tracing::info!("there is room on the disk again");
+            self.counters.full.send_replace(false);
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        *self.counters.full.borrow()
+    }
+
+    pub(super) fn became_full(&self) {
+        if !self.counters.full.send_replace(true) {
+            tracing::error!("the disk is full; nothing new is taken until there is room");
+        }
+    }
+
+    /// Tells whether something remains to be done to the files.
+    pub(super) fn is_untidy(&self) -> bool {
+        let tidiness = &self.tidiness;
+        !self.failed() && !self.is_full() && (!tidiness.spare_seen_to || tidiness.loose)
+    }
+
+    /// Does one thing to the files, as nothing else is to be done.
+    fn tidy(&mut self) {
+        if !self.is_untidy() {
+            return;
+        }
+        if !self.tidiness.spare_seen_to {
+            self.tidiness.spare_seen_to = true;
+            if let Err(error) = self.spare.fill() {
+                tracing::warn!(%error, "no room can be kept for a full disk");
+            }
+            return;
+        }
+        let free = self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
+        match free {
+            Ok(free) if free > LOOSE_PAGES => {
+                let outcome = self.in_transaction(|connection, _| give_back(connection));
+                // A database from before room could be given back keeps it for later use.
+                let still = self.connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
+                self.tidiness.loose = outcome.is_ok() && still.is_ok_and(|still: i64| still < free);
+                self.mind("room cannot be given back", outcome);
+            }
+            Ok(_) | Err(_) => self.tidiness.loose = false,
+        }
+    }
+
+    /// Leaves nothing in the log that was erased from the database.
+    fn empty_log(&mut self) {
+        if !std::mem::take(&mut self.tidiness.log_holds_erased) || self.sync_log().is_err() {
+            return;
+        }
+        let outcome = self.patiently(|writer| writer.checkpoint("TRUNCATE")).map(drop);
+        self.mind("the log still holds what was erased", outcome);
+    }
+
+    /// Has freed bytes overwritten, or not.
+    fn erase_carefully(&self, carefully: bool) {
+        let outcome = self.connection.pragma_update(None, "secure_delete", carefully);
+        self.mind("freed bytes cannot be overwritten", outcome);
+    }
+
+    /// Waits a moment for readers, which read in short transactions.
+    fn patiently<T>(&self, work: impl FnOnce(&Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        self.connection.busy_timeout(READERS_WAIT)?;
+        let outcome = work(self);
+        self.connection.busy_timeout(self.options.busy_timeout)?;
+        outcome
+    }
+
+    /// Says that upkeep failed; only a failed sync has consequences.
+    fn mind(&self, what: &'static str, outcome: rusqlite::Result<()>) {
+        if let Err(error) = outcome {
+            let error = CommitError::from(error);
+            self.note(&error);
+            tracing::warn!(%error, "{what}");
+        }
+    }
+}
+
+/// Cuts unused pages off the end of the file, after moving used ones forward.
+fn give_back(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
+    let mut pages = statement.query([])?;
+    while pages.next()?.is_some() {}
+    Ok(())
+}
+
+/// How long the log's restart may wait for readers.
+const READERS_WAIT: Duration = Duration::from_millis(50);
+/// How many pages may lie unused in the file, for the next events.
+const LOOSE_PAGES: i64 = 1_024;
+/// How many pages are given back in one slice.
+const VACUUM_PAGES: i64 = 128;

@@ -1,0 +1,34 @@
+//! What must hold for any input: one function a part, shared by the fuzz targets and the tests that run with all others.
+//!
+//! A body panics when something does not hold. It decides nothing about where inputs come from.
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a check fails by panicking, and a fuzz target uses one of the bodies"
+)]
+
+pub(crate) mod compaction;
+pub(crate) mod decoder;
+pub(crate) mod framing;
+mod json;
+#[path = "../support/random.rs"]
+pub(crate) mod random;
+pub(crate) mod record;
+pub(crate) mod recovery;
+pub(crate) mod redaction;
+
+/// A check of one part, for any input.
+pub(crate) type Body = fn(&[u8]);
+
+/// Every body under the name of its fuzz target.
+pub(crate) const ALL: &[(&str, Body)] = &[
+    ("framing", framing::check),
+    ("compaction", compaction::check),
+    ("decoder", decoder::check),
+    ("record", record::check),
+    ("recovery", recovery::check),
+    ("redaction", redaction::check),
+];

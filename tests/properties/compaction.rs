@@ -1,0 +1,52 @@
+//! The door: what passes has the same values as before and nothing between its tokens; what does not pass should not.
+//!
+//! An input is a line as it came.
+
+use pushd::transport::compact::{Limits, compact};
+
+use super::json::Json;
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    check_at(input, Limits::default());
+    check_at(input, Limits { depth: 3 });
+}
+
+fn check_at(line: &[u8], limits: Limits) {
+    let meant = Json::read(line);
+    let passes = meant.as_ref().is_some_and(|value| {
+        matches!(value, Json::Object(_)) && value.depth() <= limits.depth && !value.has_twins()
+    });
+    match compact(line, limits) {
+        Ok(out) => {
+            assert!(passes, "another reader would not take it");
+            assert_eq!(out, without_space(line), "a token was changed");
+            assert!(out.iter().all(|byte| *byte >= b' '), "a control character has passed");
+            assert_eq!(Json::read(&out), meant, "the values differ");
+            assert_eq!(compact(&out, limits).as_ref(), Ok(&out), "twice differs");
+        }
+        Err(problem) => {
+            assert!(!passes, "turned away without need: {problem}");
+            let said = problem.to_string();
+            assert!(said.len() < 600 && !said.contains('\n'), "no answer can hold {said:?}");
+        }
+    }
+}
+
+/// The line without what stands between its tokens; for valid JSON only.
+fn without_space(line: &[u8]) -> Vec<u8> {
+    let (mut inside, mut escaped) = (false, false);
+    let mut out = Vec::with_capacity(line.len());
+    for &byte in line {
+        if inside || !byte.is_ascii_whitespace() {
+            out.push(byte);
+        }
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            _ => {}
+        }
+    }
+    out
+}

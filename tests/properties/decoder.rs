@@ -1,0 +1,152 @@
+//! The decoder of requests: whatever passes the door is understood or answered, under its own id where that is readable.
+//!
+//! An input is a line as it came.
+
+use pushd::adapter::push::client::Request as Outgoing;
+use pushd::adapter::push::decode::{
+    self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession,
+};
+use pushd::adapter::push::encode;
+use pushd::kernel::event::Decision;
+use pushd::transport::compact::{Limits, compact};
+use serde_json::{Value, json};
+
+use super::json::Json;
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    let limits = DecodeLimits::default();
+    let Ok(line) = compact(input, Limits::default()) else {
+        // Nothing that was turned away comes here, but if it did it would do no harm.
+        let _ = decode::decode(input, &limits);
+        return;
+    };
+    let meant = Json::read(&line).expect("what passes the door is JSON");
+    match decode::decode(&line, &limits) {
+        Ok(request) => {
+            assert_eq!(request.request_id.as_deref(), echoed(&meant, &limits), "the request id");
+            assert_eq!(Some(request.kind_name.as_str()), meant.text("type"), "the type");
+            if let Some(again) = outgoing(&request.ask) {
+                let line = again.line("req_again");
+                let reread = decode::decode(line.as_bytes(), &limits);
+                assert_eq!(reread.map(|reread| reread.ask), Ok(request.ask), "asked again as {line}");
+            }
+        }
+        Err(malformed) => answer(&malformed, &meant, &limits),
+    }
+}
+
+/// What a client must be answered under, as it said it.
+fn echoed<'a>(meant: &'a Json, limits: &DecodeLimits) -> Option<&'a str> {
+    meant.text("requestId").filter(|id| !id.is_empty() && id.chars().count() <= limits.id)
+}
+
+/// Writes the answer to what is malformed and reads it as its client would.
+fn answer(malformed: &Malformed, meant: &Json, limits: &DecodeLimits) {
+    assert_eq!(malformed.request_id.as_deref(), echoed(meant, limits), "the request id");
+    let id = malformed.request_id.as_deref().unwrap_or("req_fresh");
+    let error = malformed.error();
+    let line = encode::response_error(id, malformed.answered_type(), malformed.session.as_deref(), &error);
+    assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1), "one line");
+    assert!(line.len() < 16 * 1024, "an answer of {} bytes", line.len());
+    let read = Json::read(&line).expect("an answer is JSON");
+    assert_eq!(read.text("requestId"), Some(id));
+    assert_eq!(read.field("ok"), Some(&Json::Bool(false)));
+    let told = read.field("error").expect("an error");
+    assert_eq!(told.text("code"), Some(error.code.as_str()));
+    assert_eq!(told.text("message"), Some(error.message.as_str()));
+}
+
+/// The request that a client of ours would make to ask the same; `None` where it cannot say it.
+fn outgoing(ask: &Ask) -> Option<Outgoing> {
+    Some(match ask {
+        Ask::Hello { client_name, client_version, capabilities } => Outgoing::hello("")
+            .with("clientName", client_name.as_deref())
+            .with("clientVersion", client_version.as_deref())
+            .with("capabilities", capabilities.clone()),
+        Ask::StartSession(start) => start_session(start)?,
+        Ask::ListSessions { limit, cursor, prefix } => Outgoing::list_sessions((*limit).into())
+            .with("cursor", cursor.as_deref())
+            .with("prefix", prefix.as_deref()),
+        Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
+        Ask::Metrics => Outgoing::metrics(),
+        Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
+        Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
+        Ask::Ping | Ask::ListProviders => return None,
+    })
+}
+
+fn start_session(start: &StartSession) -> Option<Outgoing> {
+    // A client builds these two itself and cannot repeat the letters of another's.
+    if start.repo.is_some() || start.metadata.is_some() {
+        return None;
+    }
+    let request = Outgoing::start_session(start.idempotency_key.as_deref()?)
+        .with("mode", start.mode.as_str())
+        .with("provider", start.provider.as_str())
+        .with("sandboxProvider", start.sandbox_provider.as_str())
+        .with("cwd", start.cwd.as_str())
+        .with("model", start.model.as_deref())
+        .with("name", start.name.as_deref());
+    Some(with_environment(request, start.environment.as_ref()))
+}
+
+fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
+    Some(match ask {
+        SessionAsk::Attach(attach) => attach_session(id, attach),
+        SessionAsk::Prompt(prompt) => {
+            prompted(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+        }
+        SessionAsk::Queue(prompt) => {
+            prompted(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
+        }
+        SessionAsk::Steer { message, text } => Outgoing::steer(id, message.as_ref()?.as_str(), text),
+        SessionAsk::ListQueue => Outgoing::list_queue(id),
+        SessionAsk::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
+        SessionAsk::Decide(decide) => {
+            let word = match decide.decision {
+                Decision::Approve => "approve",
+                Decision::Deny => "deny",
+            };
+            let request = Outgoing::submit_approval(id, decide.gate.as_str(), word)
+                .with("runId", decide.run.as_ref().map(|run| run.as_str()))
+                .with("choice", decide.choice.as_deref())
+                .with("comment", decide.comment.as_deref());
+            with_environment(request, decide.environment.as_ref())
+        }
+        SessionAsk::Cancel { run, reason } => {
+            Outgoing::cancel_run(id, run.as_ref().map(|run| run.as_str())).with("reason", reason.as_str())
+        }
+        SessionAsk::Snapshot => Outgoing::session_snapshot(id),
+        SessionAsk::Rename { name } => Outgoing::rename_session(id, name),
+        SessionAsk::End => Outgoing::end_session(id),
+        SessionAsk::Detach | SessionAsk::Messages { .. } => return None,
+    })
+}
+
+fn attach_session(id: &str, attach: &Attach) -> Outgoing {
+    let request = Outgoing::attach_session(id, attach.seen.number())
+        .with("attachToken", attach.token.as_ref().map(|token| token.reveal()))
+        .with("readOnly", attach.read_only);
+    with_environment(request, attach.environment.as_ref())
+}
+
+fn prompted(request: Outgoing, prompt: &Prompt) -> Outgoing {
+    let criteria: Vec<Value> = prompt
+        .criteria
+        .iter()
+        .map(|criterion| {
+            json!({"id": criterion.id, "check": criterion.check, "exitCode": criterion.exit_code,
+                "description": criterion.description})
+        })
+        .collect();
+    let request = request.with("acceptanceCriteria", criteria).with("timeoutMs", prompt.time_limit);
+    with_environment(request, prompt.environment.as_ref())
+}
+
+fn with_environment(request: Outgoing, environment: Option<&decode::Environment>) -> Outgoing {
+    match environment {
+        Some(environment) => request.with_environment(environment.variables()),
+        None => request,
+    }
+}

@@ -1,0 +1,112 @@
+//! Framing: however the bytes arrive, the lines are those of a plain split, and nothing over the limit is held.
+//!
+//! The first byte of an input is the limit, the second decides the pieces, the rest is what arrives.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use pushd::transport::line::{Line, LineCodec, Lines};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::random::Random;
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    let [limit, seed, bytes @ ..] = input else { return };
+    let limit = usize::from(limit % 48);
+    let expected = plainly_split(bytes, limit);
+    assert_eq!(from_codec(bytes, limit, u64::from(*seed)), expected, "limit {limit}, codec");
+    assert_eq!(from_reader(bytes, limit, u64::from(*seed)), expected, "limit {limit}, reader");
+}
+
+/// The lines as a reader with the whole text in hand would cut them.
+fn plainly_split(bytes: &[u8], limit: usize) -> Vec<Line> {
+    let mut pieces: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let unfinished = pieces.pop().unwrap_or_default();
+    let too_long = |piece: &[u8]| Line::TooLong { bytes: piece.len() as u64 };
+    let mut lines: Vec<Line> = pieces
+        .into_iter()
+        .filter_map(|piece| match without_return(piece) {
+            line if line.len() > limit => Some(too_long(piece)),
+            [] => None,
+            line => Some(Line::Whole(line.to_vec().into())),
+        })
+        .collect();
+    if without_return(unfinished).len() > limit {
+        lines.push(too_long(unfinished));
+    }
+    lines
+}
+
+fn without_return(piece: &[u8]) -> &[u8] {
+    piece.strip_suffix(b"\r").unwrap_or(piece)
+}
+
+fn from_codec(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
+    let mut random = Random::new(seed);
+    let mut codec = LineCodec::new(limit);
+    let (mut buffer, mut lines, mut rest) = (BytesMut::new(), Vec::new(), bytes);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(piece(&mut random, rest.len()));
+        buffer.extend_from_slice(piece);
+        rest = after;
+        while let Some(line) = codec.next_line(&mut buffer) {
+            lines.push(line);
+        }
+        assert!(buffer.len() <= limit + 1, "{} bytes are held for lines of {limit}", buffer.len());
+    }
+    lines.extend(codec.last_line(&mut buffer));
+    assert!(buffer.is_empty() && codec.last_line(&mut buffer).is_none(), "something follows the end");
+    lines
+}
+
+fn from_reader(bytes: &[u8], limit: usize, seed: u64) -> Vec<Line> {
+    let pieces = Pieces { rest: bytes, random: Random::new(!seed) };
+    let mut reader = Lines::with_read_size(pieces, limit, 1 + seed as usize % 64);
+    let mut lines = Vec::new();
+    loop {
+        // A new future each time: whoever waits for a line may give up and ask again.
+        match pin!(reader.next()).poll_once() {
+            Poll::Pending => {}
+            Poll::Ready(Ok(Some(line))) => lines.push(line),
+            Poll::Ready(Ok(None)) => return lines,
+            Poll::Ready(Err(error)) => panic!("the pieces never fail, and yet: {error}"),
+        }
+    }
+}
+
+/// Bytes that arrive in pieces, with pauses.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    random: Random,
+}
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.random.one_in(3) {
+            return Poll::Pending;
+        }
+        let most = this.rest.len().min(into.remaining());
+        let (piece, after) = this.rest.split_at(piece(&mut this.random, most));
+        into.put_slice(piece);
+        this.rest = after;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// How long the next piece is, of at most `most` bytes; zero only at the end.
+fn piece(random: &mut Random, most: usize) -> usize {
+    let largest = [1, 2, 7, 64][random.below(4) as usize];
+    most.min(1 + random.below(largest) as usize)
+}
+
+trait PollOnce: Future {
+    fn poll_once(self: Pin<&mut Self>) -> Poll<Self::Output> {
+        self.poll(&mut Context::from_waker(Waker::noop()))
+    }
+}
+
+impl<F: Future> PollOnce for F {}

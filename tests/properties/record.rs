@@ -1,0 +1,28 @@
+//! The codec of the journal: no line kills its reader, and an event that was read is written so that it reads the same.
+//!
+//! An input is a line of a block.
+
+use pushd::adapter::push::encode::event_line;
+use pushd::adapter::push::record::{Transcript, decode_event, seq_of};
+use pushd::kernel::id::SessionId;
+use pushd::transport::compact::{Limits, compact};
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    // A block is cut at line ends before anybody reads it.
+    let line = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let _ = seq_of(line);
+    let Ok(event) = decode_event(line) else { return };
+    let _ = Transcript::default().take(&event);
+    // Whatever is written comes from what passed the door: compact, and without twins.
+    let deep = Limits { depth: 126 };
+    if compact(line, deep).as_deref() != Ok(line) {
+        return;
+    }
+    let mut written = Vec::new();
+    event_line(&SessionId::from("sess_1"), &event, &mut written);
+    assert_eq!(written.iter().position(|byte| *byte == b'\n'), Some(written.len() - 1), "one line");
+    assert_eq!(compact(&written[..written.len() - 1], deep).as_deref(), Ok(&written[..written.len() - 1]));
+    assert_eq!(seq_of(&written), Some(event.seq));
+    assert_eq!(decode_event(&written).expect("what was written can be read"), event);
+}

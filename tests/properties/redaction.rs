@@ -1,0 +1,109 @@
+//! Redaction: however a text is cut up, the same is hidden, and no known value is left.
+//!
+//! The first byte of an input chooses the values, the second the pieces, the rest is the text. In it the control characters
+//! 1 to 8 stand for a value: as it is, in an encoding, or cut.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use pushd::redact::{MARKER, Redactor};
+
+use super::random::Random;
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    let [choice, seed, rest @ ..] = input else { return };
+    let text = String::from_utf8_lossy(rest);
+    // Most inputs use a set of values that is known already: an automaton takes longer to build than to use.
+    if *choice < 240 {
+        let set = choice % 8;
+        KNOWN.with_borrow_mut(|known| {
+            let (values, redactor) = known.entry(set).or_insert_with(|| set_of(set));
+            check_text(values, redactor, &text, *seed);
+        });
+    } else {
+        let Some((values, text)) = text.split_once('\0') else { return };
+        let values: Vec<String> = values.split('\u{9}').take(4).map(|value| format!("q{value}z")).collect();
+        check_text(&values, &Redactor::new(values.iter().map(String::as_str)), text, *seed);
+    }
+}
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<u8, (Vec<String>, Redactor)>> = RefCell::default();
+}
+
+fn set_of(set: u8) -> (Vec<String>, Redactor) {
+    let values: &[&str] = match set {
+        0 => &[],
+        1 => &["hunter2hunter2"],
+        2 => &["qabababababz", "qbabababababaz", "qababz"],
+        3 => &["q/\"\\+ =&%41z", "q two words\nand a line that is long enough to be a secret\tz"],
+        4 => &["qé漢🦀z", "q0123456789abcdefz"],
+        5 => &["qpassword=hunter2z", "qsk-0123456789abcdefghijz"],
+        6 => &["q[red", "qd]abcz", "q[redactez", "qredacted]z"],
+        _ => &["q-----BEGIN PRIVATE KEY-----z", "qeyJhbGciOiJIUzI1NiJ9z", "qhttps://user:pass@hostz"],
+    };
+    let redactor = Redactor::new(values.iter().copied());
+    (values.iter().map(|value| (*value).to_owned()).collect(), redactor)
+}
+
+fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
+    let text = filled(values, plan);
+    let whole = redactor.text(&text).into_owned();
+    let mut random = Random::new(seed.into());
+    assert_eq!(streamed(redactor, &text, &mut random), whole, "in pieces: {text:?}");
+    assert_eq!(redactor.text(&whole), whole, "twice: {text:?}");
+    for value in values.iter().filter(|value| is_looked_for(value)) {
+        assert!(!whole.contains(value.as_str()), "{value:?} is left of {text:?}");
+        let hex = hex_of(value);
+        assert!(!whole.to_ascii_lowercase().contains(&hex), "{value:?} is left in digits of {text:?}");
+    }
+    let json = redactor.json(&text);
+    assert_eq!(redactor.json(&json), json, "twice as JSON: {text:?}");
+    let valid = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    assert!(!valid(&text) || valid(&json), "no JSON any more: {text:?}");
+}
+
+/// Puts values in the place of the characters that stand for them.
+fn filled(values: &[String], plan: &str) -> String {
+    let mut text = String::new();
+    for character in plan.chars() {
+        let Some(way) = (character as usize).checked_sub(1).filter(|way| *way < 8) else {
+            text.push(character);
+            continue;
+        };
+        let Some(value) = values.get(way % values.len().max(1)) else { continue };
+        match way / values.len() {
+            0 => text.push_str(value),
+            1 => text.push_str(&hex_of(value)),
+            2 => text.extend(value.chars().take(value.chars().count() / 2)),
+            3 => text.extend(value.chars().skip(value.chars().count() / 2)),
+            _ => text.push_str(&serde_json::Value::from(value.as_str()).to_string()),
+        }
+    }
+    text
+}
+
+fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
+    let largest = [1, 2, 5, 40][random.below(4) as usize];
+    let (mut stream, mut shown, mut rest) = (redactor.stream(), String::new(), text);
+    while !rest.is_empty() {
+        let wanted = random.below(largest + 1) as usize;
+        let length = (wanted..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (chunk, after) = rest.split_at(length);
+        shown.push_str(&stream.push(chunk));
+        rest = after;
+    }
+    shown + &stream.finish()
+}
+
+/// Whether a value is one of those that are hidden wherever they stand.
+///
+/// Blanks and parts of the marker at its edges do not count as parts of a value, and the marker in it parts it.
+fn is_looked_for(value: &str) -> bool {
+    value.starts_with('q') && value.ends_with('z') && !value.contains(MARKER) && value.chars().count() >= 6
+}
+
+fn hex_of(value: &str) -> String {
+    value.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
