@@ -11,6 +11,7 @@ mod power;
 mod random;
 mod read;
 mod removal;
+mod salvage;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
