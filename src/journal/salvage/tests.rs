@@ -226,6 +226,19 @@ fn the_history_is_the_chain_that_reaches_furthest() {
         [(17, 18), (19, 20), (4_097, 4_099)],
         "a splice stays"
     );
+    let mut heads = with(&[Head { count: 0, ..small[4] }]);
+    heads.sort_unstable();
+    let chosen = chain::history(100, &heads);
+    assert_eq!(chosen.len(), 9);
+    assert_eq!(chosen.iter().filter(|at| heads[**at].count == 0).count(), 1, "what was given up stays so");
+    let removed = Head { count: 0, ..block(0, 10, 100, 105) };
+    assert_eq!(choose(&with(&[removed]))[..2], [(0, 10), (11, 12)], "what was removed does not return");
+    let removed_first = Head { count: 0, ..block(0, 4, 100, 102) };
+    assert_eq!(
+        choose(&with(&[removed_first, removed]))[..2],
+        [(0, 10), (11, 12)],
+        "nor what was removed later"
+    );
     let chosen = [&small[8], &after];
     assert!(chain::is_passed_over(chosen.into_iter(), 20));
     assert!(
