@@ -182,11 +182,16 @@ async fn what_was_not_committed_is_not_found() {
     let end = *commits.last().expect("the log has a commit");
     let start = commits.iter().rev().nth(1).map_or(0, |before| before + 1);
     assert!(end > start, "the last transaction has several frames");
-    let whole = model.found(&model.database, &model.log, Rows::Exact);
-    let cut = model.found(&model.database, &model.log[..32 + end * (PAGE + 24)], Rows::Exact);
-    let without = model.found(&model.database, &model.log[..32 + start * (PAGE + 24)], Rows::Exact);
-    assert!(cut.events < whole.events);
-    assert_eq!(cut.events, without.events, "half a transaction is none");
+    let whole = &model.log[..32 + (end + 1) * (PAGE + 24)];
+    let all = model.found(&model.database, whole, Rows::Exact);
+    let without = model.found(&model.database, &whole[..32 + start * (PAGE + 24)], Rows::Exact);
+    assert!(without.events < all.events);
+    let mut unmarked = whole.to_vec();
+    unmarked[32 + end * (PAGE + 24) + 4..][..4].fill(0);
+    for log in [&unmarked[..], &whole[..32 + end * (PAGE + 24)]] {
+        let found = model.found(&model.database, log, Rows::Exact);
+        assert_eq!(found.events, without.events, "half a transaction is none");
+    }
 }
 
 #[test]
@@ -226,6 +231,8 @@ fn the_history_is_the_chain_that_reaches_furthest() {
         [(17, 18), (19, 20), (4_097, 4_099)],
         "a splice stays"
     );
+    let longer = Head { last: 25, ..splice };
+    assert_eq!(choose(&with(&[splice, longer]))[8..], [(17, 18), (19, 25)], "nothing is taken twice");
     let mut heads = with(&[Head { count: 0, ..small[4] }]);
     heads.sort_unstable();
     let chosen = chain::history(100, &heads);

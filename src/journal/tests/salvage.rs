@@ -73,6 +73,24 @@ async fn a_lost_row_is_made_anew_by_the_name_known_outside() {
 }
 
 #[tokio::test]
+async fn a_row_with_a_changed_name_is_not_taken() {
+    let place = Place::new();
+    place.commit(created("sess_lonely")).await.expect("kept");
+    place.commit(created("sess_other")).await.expect("kept");
+    let dir = crashed(place).await;
+    let path = dir.path().join(DATABASE);
+    let mut file = std::fs::read(&path).expect("a file");
+    // In its row the name stands before the digest of the token; the indexes hold it as well.
+    let row = [&b"sess_lonely"[..], &[7; 32]].concat();
+    let at = file.windows(row.len()).position(|part| part == row).expect("the row");
+    file[at + 10] ^= 1;
+    std::fs::write(&path, file).expect("damaged");
+    let report = salvage(dir.path()).expect("salvaged");
+    assert_eq!((report.sessions, report.sessions_without_row), (1, 0));
+    assert!(rows(&path)["session 2"].contains("sess_other"));
+}
+
+#[tokio::test]
 async fn nothing_of_a_deleted_session_comes_back() {
     let (dir, before) = filled(20).await;
     let deleted = |key: i64| key % 2 == 0;
