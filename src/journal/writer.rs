@@ -349,16 +349,11 @@ impl Writer {
     /// Syncs, empties the log and closes the database.
     fn finish(mut self) -> Result<(), CommitError> {
         self.chores.refuse(&CommitError::Closed);
-        if !self.failed() {
-            // A failure is remembered, and looked at right below.
-            let _ = self.sync_log();
-        }
-        if self.failed() {
-            // What the log holds is all that is certain; closing must not move it.
+        if let Err(error) = self.put_away() {
+            // What the log holds is all that is certain; closing must neither move it nor sync it in hope.
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-            return Err(CommitError::StorageFailed);
+            return Err(error);
         }
-        self.checkpoint("TRUNCATE")?;
         self.connection.flush_prepared_statement_cache();
         let marks = Arc::clone(self.marking.marks());
         self.connection.close().map_err(|(_, error)| CommitError::from(error))?;
@@ -366,6 +361,29 @@ impl Writer {
             tracing::warn!(%error, "the end in good order cannot be written down");
         }
         Ok(())
+    }
+
+    /// Makes everything durable and moves it into the database.
+    fn put_away(&mut self) -> Result<(), CommitError> {
+        if self.failed() {
+            return Err(CommitError::StorageFailed);
+        }
+        self.sync_log()?;
+        loop {
+            match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
+                Ok(_) => return Ok(()),
+                // The log may stay as it is: everything is in it, and it is on disk.
+                Err(CommitError::Full) if !self.spare.spend() => {
+                    self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                    return Ok(());
+                }
+                Err(CommitError::Full) => {}
+                Err(error) => {
+                    self.note(&error);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     pub(super) fn failed(&self) -> bool {

@@ -42,6 +42,15 @@ pub enum Trouble {
     /// The journal did not take it.
     #[error("it could not be stored: {0}")]
     Storage(String),
+    /// There is no room for it.
+    #[error("the disk is full; nothing new is taken until there is room")]
+    Full,
+    /// Nothing can be kept any more.
+    #[error("the journal could not be synced; nothing new is taken until the daemon is restarted")]
+    Failed,
+    /// It was handed to a journal that then failed.
+    #[error("the journal could not be synced; whether this was kept is known after the daemon is restarted")]
+    Unsure,
     /// The session ended under it.
     #[error("the session was interrupted; it is safe to ask again")]
     Interrupted,
