@@ -139,8 +139,9 @@ fn parked() -> f64 {
         home.memory()
     };
     // What the first rounds leave is room that the later ones use again.
-    let (_, before) = (round(), round());
-    (round() - before) / SESSIONS as f64 / KIB
+    let before = (0..4).map(|_| round()).fold(0.0, f64::max);
+    let after = (0..2).map(|_| round()).fold(0.0, f64::max);
+    (after - before) / (2 * SESSIONS) as f64 / KIB
 }
 
 /// How often the threads of a daemon wake up that has nothing to do.
