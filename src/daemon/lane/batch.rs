@@ -182,7 +182,10 @@ impl Gathering {
         create: Option<Create>,
         meta: Option<Meta>,
     ) -> (Batch, Option<Block>, After) {
-        let lines = Bytes::from(self.lines);
+        let mut lines = self.lines;
+        // The ring keeps them for a while, and listeners longer.
+        lines.shrink_to_fit();
+        let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
         let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
         let shown = (count > 0).then_some(Block { first, last, lines });

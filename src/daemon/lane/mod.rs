@@ -272,7 +272,7 @@ impl Lane {
     }
 
     fn report(&mut self, reported: Reported) {
-        let Reported { run, report, raw_args } = reported;
+        let Reported { run, report, raw_args, room: _ } = reported;
         self.memory.keep_args(&report, raw_args);
         self.apply(Input::Report { run, report }, None);
     }
