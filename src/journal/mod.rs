@@ -184,8 +184,18 @@ impl Journal {
     /// It happens between batches, a slice and a transaction at a time. Every byte and its order stay; only blocks which
     /// end in a line feed and leave no gap in the numbers are joined to what follows them.
     pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<Merged, MergeError>> {
+        self.merge_after(session, Seq::ZERO, up_to)
+    }
+
+    /// The same for blocks which begin behind `after`: what is before is not looked at again.
+    pub fn merge_after(
+        &self,
+        session: SessionId,
+        after: Seq,
+        up_to: Seq,
+    ) -> oneshot::Receiver<Result<Merged, MergeError>> {
         let (reply, answer) = oneshot::channel();
-        self.send(Task::Chore(Box::new(Merge::new(session, up_to, &self.shared.options, reply))));
+        self.send(Task::Chore(Box::new(Merge::new(session, (after, up_to), &self.shared.options, reply))));
         answer
     }
 

@@ -55,7 +55,7 @@ impl Default for Options {
             checkpoint_pages: 2_000,
             readers: 4,
             page_bytes: 256 * 1024,
-            large_pages: 8,
+            large_pages: 4,
             small_block: 16 * 1024,
             merged_block: 64 * 1024,
         }
@@ -300,9 +300,9 @@ pub struct Lines {
     pub last: Seq,
     /// The events.
     pub bytes: Vec<u8>,
-    /// Whether further events may follow.
+    /// Whether further events followed when the page was read.
     pub more: bool,
-    /// From how many bytes on the page is full.
+    /// How many bytes fit, but for a block that is larger.
     pub(super) limit: usize,
     pub(super) room: Room,
 }

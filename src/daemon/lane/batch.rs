@@ -87,6 +87,37 @@ impl Checkpoints {
 /// How many bytes of events are kept for each byte of a checkpoint.
 const KEPT_FOR_ONE: usize = 8;
 
+/// Small blocks, as a slow stream makes them: they are merged before many have gathered, and when a run has ended.
+#[derive(Debug, Default)]
+pub(super) struct Drops {
+    count: usize,
+    /// Up to where all that is small has been merged.
+    merged: Seq,
+}
+
+impl Drops {
+    /// Counts a block that was kept; returns what is to be merged, if it is time for that.
+    ///
+    /// What was merged once is looked at again only while little has come since: the cost does not grow with the
+    /// session.
+    pub(super) const fn fall(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
+        if block.lines.len() < SMALL {
+            self.count += 1;
+        }
+        let merge = (self.merged, block.last);
+        if self.count >= MANY {
+            *self = Self { count: 0, merged: block.last };
+            return Some(merge);
+        }
+        if run_ended { Some(merge) } else { None }
+    }
+}
+
+/// From which size on a block is no drop.
+const SMALL: usize = 16 * 1024;
+/// How many drops there may be: what a merge looks at in one go.
+const MANY: usize = 256;
+
 impl Gathering {
     pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {
         self.expected.insert(ticket, respond);
@@ -151,7 +182,10 @@ impl Gathering {
         create: Option<Create>,
         meta: Option<Meta>,
     ) -> (Batch, Option<Block>, After) {
-        let lines = Bytes::from(self.lines);
+        let mut lines = self.lines;
+        // The ring keeps them for a while, and listeners longer.
+        lines.shrink_to_fit();
+        let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
         let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
         let shown = (count > 0).then_some(Block { first, last, lines });
@@ -326,5 +360,26 @@ const fn tells(kind: &EventKind) -> bool {
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
         | EventKind::Lost { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_merged_before_many_have_gathered_and_never_from_the_beginning_again() {
+        let mut drops = Drops::default();
+        let block =
+            |seq, size| Block { first: Seq::new(seq), last: Seq::new(seq), lines: vec![b'x'; size].into() };
+        let many = u64::try_from(MANY).unwrap();
+        for seq in 1..many {
+            assert_eq!(drops.fall(&block(seq, 100), false), None);
+        }
+        assert_eq!(drops.fall(&block(many, SMALL), false), None, "no drop");
+        assert_eq!(drops.fall(&block(many + 1, 100), false), Some((Seq::ZERO, Seq::new(many + 1))));
+        let merged = Seq::new(many + 1);
+        assert_eq!(drops.fall(&block(many + 2, 100), true), Some((merged, Seq::new(many + 2))));
+        assert_eq!(drops.fall(&block(many + 3, 100), true), Some((merged, Seq::new(many + 3))));
     }
 }

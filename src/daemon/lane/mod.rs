@@ -29,7 +29,7 @@ use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
-use batch::{After, Answered, Checkpoints, Gathering};
+use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
 use storage::{Flight, Storage};
 use working::Work;
@@ -76,6 +76,7 @@ pub struct Lane {
     work: Work,
     gathering: Gathering,
     checkpoints: Checkpoints,
+    drops: Drops,
     in_flight: Option<InFlight>,
     storage: Storage,
     /// Whether the journal knows of an active run.
@@ -122,6 +123,7 @@ impl Lane {
             work,
             gathering: Gathering::default(),
             checkpoints: Checkpoints::default(),
+            drops: Drops::default(),
             in_flight: None,
             storage: Storage::Sound,
             kept_run: false,
@@ -270,7 +272,7 @@ impl Lane {
     }
 
     fn report(&mut self, reported: Reported) {
-        let Reported { run, report, raw_args } = reported;
+        let Reported { run, report, raw_args, room: _ } = reported;
         self.memory.keep_args(&report, raw_args);
         self.apply(Input::Report { run, report }, None);
     }
@@ -333,15 +335,16 @@ impl Lane {
             self.give(answer);
         }
         drop(together);
+        let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
         if let Some(block) = block {
             self.feed.show(block);
         }
         for effect in doing {
             self.perform(effect);
         }
-        if run_ended {
-            // A slow stream makes small blocks; nobody waits for them to be joined.
-            drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
+        if let Some((after, up_to)) = merge {
+            // Nobody waits for it.
+            drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
         }
     }
 
