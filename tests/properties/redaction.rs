@@ -1,7 +1,8 @@
 //! Redaction: however a text is cut up, the same is hidden, and no known value is left.
 //!
 //! The first byte of an input chooses the values, the second the pieces, the rest is the text. In it the control characters
-//! 1 to 8 stand for a value: as it is, in an encoding, or cut.
+//! 1 to 8 stand for a value: as it is, in an encoding, or cut; 14 and 15 stand for a long text, so that a stream lets go of
+//! what it has shown.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,6 +69,12 @@ fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
 fn filled(values: &[String], plan: &str) -> String {
     let mut text = String::new();
     for character in plan.chars() {
+        if let '\u{e}' | '\u{f}' = character {
+            let piece = if character == '\u{e}' { "some words " } else { "x" };
+            let times = if text.len() < LONG { LONG / piece.len() } else { 1 };
+            text.push_str(&piece.repeat(times));
+            continue;
+        }
         let Some(way) = (character as usize).checked_sub(1).filter(|way| *way < 8) else {
             text.push(character);
             continue;
@@ -103,6 +110,9 @@ fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
 fn is_looked_for(value: &str) -> bool {
     value.starts_with('q') && value.ends_with('z') && !value.contains(MARKER) && value.chars().count() >= 6
 }
+
+/// How long a long text is; more than a stream keeps of what it has shown. One is enough.
+const LONG: usize = 1_200;
 
 fn hex_of(value: &str) -> String {
     value.bytes().map(|byte| format!("{byte:02x}")).collect()
