@@ -12,6 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
 use super::connection;
+use super::environments::Environments;
 use super::hub::Hub;
 use super::os;
 use super::server::Server;
@@ -117,6 +118,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
+        environments: Environments::default(),
         local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),
         closing: Closing::new(),

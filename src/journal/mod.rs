@@ -49,6 +49,8 @@ mod os;
 mod reader;
 mod record;
 mod row;
+#[cfg_attr(not(test), expect(dead_code, reason = "nothing calls it yet"))]
+mod salvage;
 mod schema;
 mod spare;
 #[cfg(test)]

@@ -369,8 +369,21 @@ impl Writer {
             return Err(CommitError::StorageFailed);
         }
         self.sync_log()?;
-        let moved = self.checkpoint("TRUNCATE").map_err(CommitError::from);
-        moved.map(drop).inspect_err(|error| self.note(error))
+        loop {
+            match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
+                Ok(_) => return Ok(()),
+                // The log may stay as it is: everything is in it, and it is on disk.
+                Err(CommitError::Full) if !self.spare.spend() => {
+                    self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                    return Ok(());
+                }
+                Err(CommitError::Full) => {}
+                Err(error) => {
+                    self.note(&error);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     pub(super) fn failed(&self) -> bool {

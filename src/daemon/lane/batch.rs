@@ -13,7 +13,7 @@ use crate::daemon::outbox::Outbox;
 use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
 use crate::kernel::command::{Private, Reply, Snapshot};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::event::{Event, EventKind};
+use crate::kernel::event::{Decision, Ending, Event, EventKind};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
 
@@ -57,6 +57,8 @@ pub(super) struct Gathering {
     synced: bool,
     /// Whether it changes what lists say.
     telling: bool,
+    /// Whether it ends something, so that it may use the room that is kept for that.
+    urgent: bool,
     expected: BTreeMap<Ticket, Respond>,
     after: After,
 }
@@ -105,6 +107,40 @@ impl Gathering {
         self.telling
     }
 
+    pub(super) const fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
+    pub(super) const fn reserves(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Tells whether it can be answered without the journal.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.count == 0 && self.reserve.is_none() && self.after.doing.is_empty()
+    }
+
+    /// Adds what gathered apart.
+    pub(super) fn append(&mut self, other: Self) {
+        if self.count == 0 {
+            self.first = other.first;
+        }
+        if other.count > 0 {
+            self.last = other.last;
+        }
+        self.count += other.count;
+        self.lines.extend_from_slice(&other.lines);
+        self.reserve = other.reserve.or(self.reserve);
+        self.checkpoint = other.checkpoint.or(self.checkpoint.take());
+        self.synced |= other.synced;
+        self.telling |= other.telling;
+        self.urgent |= other.urgent;
+        self.expected.extend(other.expected);
+        self.after.answers.extend(other.after.answers);
+        self.after.doing.extend(other.after.doing);
+        self.after.run_ended |= other.after.run_ended;
+    }
+
     pub(super) fn into_after(self) -> After {
         self.after
     }
@@ -125,6 +161,7 @@ impl Gathering {
         batch.block = kept;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
+        batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
         }
@@ -139,6 +176,7 @@ impl Gathering {
         self.count += 1;
         self.synced |= must_be_synced(&event.kind);
         self.telling |= tells(&event.kind);
+        self.urgent |= ends(&event.kind);
         encode::event_line(session, event, &mut self.lines);
     }
 }
@@ -230,6 +268,35 @@ const fn must_be_synced(kind: &EventKind) -> bool {
             | EventKind::CallStarted { .. }
             | EventKind::RunEnded(_)
     )
+}
+
+/// Whether it ends something: that must be possible on a full disk, too.
+fn ends(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Stopping { .. } | EventKind::RunEnded(_) => true,
+        EventKind::GateSettled(verdict) => verdict.decision == Decision::Deny,
+        EventKind::CallSettled(settlement) => settlement.ending == Ending::Cut,
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::Lost { .. } => false,
+    }
 }
 
 /// Whether lists of sessions say something else afterwards.

@@ -7,8 +7,10 @@
 mod batch;
 mod execute;
 mod input;
+mod leaving;
 mod listening;
 mod memory;
+mod storage;
 mod working;
 
 use std::sync::Arc;
@@ -21,14 +23,15 @@ use super::hub::Hub;
 use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
-use crate::journal::{Batch, CommitError, Create, Durability, Meta};
-use crate::kernel::command::{Command, Phase, Rights};
+use crate::journal::{Batch, CommitError, Create, Meta};
+use crate::kernel::command::{Change, Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Checkpoints, Gathering};
 use memory::Memory;
+use storage::{Flight, Storage};
 use working::Work;
 
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
@@ -64,8 +67,8 @@ pub struct Lane {
     session: Session,
     world: Arc<World>,
     feed: Arc<Feed>,
-    control: mpsc::Receiver<LaneInput>,
-    commands: mpsc::Receiver<LaneInput>,
+    control: mpsc::Receiver<Box<LaneInput>>,
+    commands: mpsc::Receiver<Box<LaneInput>>,
     handle: LaneHandle,
     /// What must not be journaled and is needed all the same.
     memory: Memory,
@@ -74,6 +77,9 @@ pub struct Lane {
     gathering: Gathering,
     checkpoints: Checkpoints,
     in_flight: Option<InFlight>,
+    storage: Storage,
+    /// Whether the journal knows of an active run.
+    kept_run: bool,
     tickets: u64,
     create: Option<Create>,
     /// Who is still to be taken over from the life before.
@@ -84,6 +90,9 @@ struct InFlight {
     done: oneshot::Receiver<Result<(), CommitError>>,
     after: After,
     block: Option<Block>,
+    /// For when it has to be handed in again.
+    batch: Batch,
+    state: Flight,
 }
 
 impl Lane {
@@ -114,6 +123,8 @@ impl Lane {
             gathering: Gathering::default(),
             checkpoints: Checkpoints::default(),
             in_flight: None,
+            storage: Storage::Sound,
+            kept_run: false,
             tickets: 0,
             create,
             inherited,
@@ -129,14 +140,19 @@ impl Lane {
     pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
             self.inherit();
-            self.recover();
+            self.kept_run = self.session.state().run.is_some();
+            if self.world.journal.has_failed() {
+                self.begin_read_only();
+            } else {
+                self.recover();
+            }
         }
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
             match self.next().await {
                 Next::Input(input) => {
-                    self.take(input);
+                    self.take(*input);
                     self.take_waiting();
                 }
                 Next::Reported(reported) => {
@@ -146,9 +162,12 @@ impl Lane {
                 Next::Deadline => self.apply(Input::Deadline, None),
                 Next::Committed(Ok(())) => self.committed(),
                 Next::Committed(Err(trouble)) => {
-                    self.fail(&trouble);
-                    break Ended::Broken;
+                    if !self.survives(&trouble) {
+                        self.fail(&trouble);
+                        break Ended::Broken;
+                    }
                 }
+                Next::Room => self.take_off(),
                 Next::Quiet => {
                     if let Some(ended) = Box::pin(self.park(&hub)).await {
                         break ended;
@@ -167,10 +186,11 @@ impl Lane {
         if idle {
             self.work.rest();
         }
+        let grounded = self.is_grounded();
         let committed = async {
             match &mut self.in_flight {
-                Some(in_flight) => (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)),
-                None => std::future::pending().await,
+                Some(flight) if !grounded => (&mut flight.done).await.unwrap_or(Err(CommitError::Closed)),
+                Some(_) | None => std::future::pending().await,
             }
         };
         let quiet = async {
@@ -181,14 +201,17 @@ impl Lane {
             }
         };
         let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
+        // What a run that is being stopped still says is not kept, so that it needs no room.
+        let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
         tokio::select! {
             biased;
             result = committed => Next::Committed(result),
+            () = self.world.journal.room(), if grounded => Next::Room,
             () = self.world.closing.wait() => Next::Close,
             input = self.control.recv() => input.map_or(Next::Close, Next::Input),
             () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
-            input = self.commands.recv(), if roomy => input.map_or(Next::Close, Next::Input),
-            reported = self.work.reported(), if roomy => Next::Reported(reported),
+            input = self.commands.recv(), if roomy || grounded => input.map_or(Next::Close, Next::Input),
+            reported = self.work.reported(), if roomy || stopping => Next::Reported(reported),
             () = quiet => Next::Quiet,
         }
     }
@@ -197,9 +220,9 @@ impl Lane {
     fn take_waiting(&mut self) {
         while self.gathering.bytes() < self.world.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Ok(input) = self.commands.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Some(reported) = self.work.has_reported() {
                 self.report(*reported);
             } else {
@@ -216,11 +239,22 @@ impl Lane {
     }
 
     fn asked(&mut self, asked: Asked) {
+        self.learn_of_failure();
+        if let Some(trouble) = self.refuses(&asked.command) {
+            return asked.respond.answer(Err(trouble));
+        }
+        if self.is_grounded() && asked.command.change() == Change::Nothing {
+            return self.answer_past(|lane| lane.asked_and_taken(asked));
+        }
+        self.asked_and_taken(asked);
+    }
+
+    fn asked_and_taken(&mut self, asked: Asked) {
         let Asked { caller, command, respond, outbox, environment } = asked;
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
-            self.memory.learn(environment);
+            self.memory.learn(self.world.environments.share(environment));
         }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
@@ -261,8 +295,14 @@ impl Lane {
 
     /// Hands what has gathered to the journal, unless it still works on the batch before.
     fn submit(&mut self) {
+        if self.is_grounded() && self.gathering.is_urgent() {
+            self.take_off();
+        }
         if self.in_flight.is_some() || self.gathering.is_empty() {
             return;
+        }
+        if self.has_failed() {
+            return self.do_without_keeping();
         }
         let gathered = std::mem::take(&mut self.gathering);
         let create = self.create.take();
@@ -272,12 +312,14 @@ impl Lane {
             // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
             return self.follow(after, block);
         }
-        let done = self.world.journal.commit(batch);
-        self.in_flight = Some(InFlight { done, after, block });
+        self.in_flight = Some(InFlight::new(batch, after, block, self));
     }
 
     fn committed(&mut self) {
-        if let Some(InFlight { after, block, done: _ }) = self.in_flight.take() {
+        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take() {
+            if let Some(meta) = &batch.meta {
+                self.kept_run = meta.active_run.is_some();
+            }
             self.follow(after, block);
         }
     }
@@ -347,61 +389,10 @@ impl Lane {
         let gathered = std::mem::take(&mut self.gathering).into_after();
         for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
             if let Answered::Reply(respond, _) = answer {
-                respond.answer(Err(Trouble::Storage(trouble.to_string())));
-            }
-        }
-    }
-
-    /// Writes the state down and leaves memory, unless something has happened meanwhile.
-    ///
-    /// What arrives from here on finds the lane closed and brings the session back; what had arrived is passed on.
-    async fn park(&mut self, hub: &Arc<Hub>) -> Option<Ended> {
-        if let Err(trouble) = self.flush().await {
-            self.fail(&trouble);
-            return Some(Ended::Broken);
-        }
-        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
-            return None;
-        }
-        self.control.close();
-        self.commands.close();
-        while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
-            match input {
-                LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
-                // Nobody is attached, so nobody can leave.
-                LaneInput::Gone(_) => {}
-            }
-        }
-        Some(Ended::Parked)
-    }
-
-    /// Commits everything, with a checkpoint and the exact end of the numbers in use.
-    async fn flush(&mut self) -> Result<(), CommitError> {
-        while self.in_flight.is_some() || !self.gathering.is_empty() {
-            self.submit();
-            if let Some(in_flight) = &mut self.in_flight {
-                (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed))?;
-                self.committed();
-            }
-        }
-        let mut batch = Batch::new(self.id.clone());
-        batch.reserve = Some(self.session.release());
-        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
-        batch.meta = Some(self.meta());
-        batch.durability = Durability::Synced;
-        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
-    }
-
-    async fn close(&mut self) -> Ended {
-        self.control.close();
-        self.commands.close();
-        // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
-        self.work.kill();
-        match self.flush().await {
-            Ok(()) => Ended::Closed,
-            Err(trouble) => {
-                self.fail(&trouble);
-                Ended::Broken
+                respond.answer(Err(match trouble {
+                    CommitError::Full => Trouble::Full,
+                    other => Trouble::Storage(other.to_string()),
+                }));
             }
         }
     }
@@ -412,10 +403,11 @@ impl Lane {
 }
 
 enum Next {
-    Input(LaneInput),
+    Input(Box<LaneInput>),
     Reported(Box<Reported>),
     Deadline,
     Committed(Result<(), CommitError>),
+    Room,
     Quiet,
     Close,
 }

@@ -2,10 +2,16 @@
 
 mod commit;
 mod damage;
+mod disk;
+mod faults;
 mod merge;
 mod open;
+mod power;
+#[path = "../../../tests/support/random.rs"]
+mod random;
 mod read;
 mod removal;
+mod salvage;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
