@@ -36,6 +36,7 @@ mod chores;
 mod erase;
 mod error;
 mod files;
+mod inspect;
 mod marking;
 mod marks;
 mod mend;
@@ -72,6 +73,7 @@ use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
+pub use inspect::{Sizes, Survey, Walk, Weight};
 pub use record::{
     Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine, Merged,
     Meta, Options, Page, Stats, Stored,
@@ -278,7 +280,7 @@ impl Journal {
 
     /// Lists what was lost, the newest first.
     pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
-        self.shared.readers.run(move |connection| reader::losses(connection, limit)).await
+        self.shared.readers.run(move |connection| reader::losses(connection, 0, limit)).await
     }
 
     /// Waits until the disk is not full.
