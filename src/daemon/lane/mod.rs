@@ -7,6 +7,7 @@
 mod batch;
 mod execute;
 mod input;
+mod leaving;
 mod listening;
 mod memory;
 mod working;
@@ -32,6 +33,7 @@ use memory::Memory;
 use working::Work;
 
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
+pub use leaving::{Departure, Leave, Leaving};
 
 /// How a lane begins.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub enum Beginning {
 pub enum Ended {
     /// Nothing happened for a while.
     Parked,
+    /// The session is deleted.
+    Deleted,
     /// The daemon stops.
     Closed,
     /// The journal did not take what happened; the session begins again from what it holds.
@@ -78,6 +82,10 @@ pub struct Lane {
     create: Option<Create>,
     /// Who is still to be taken over from the life before.
     inherited: Vec<Listener>,
+    /// The wish that the session is deleted.
+    leave: Option<Box<Leave>>,
+    /// How many bytes of events were kept since the last run was over.
+    grown: u64,
 }
 
 struct InFlight {
@@ -117,6 +125,8 @@ impl Lane {
             tickets: 0,
             create,
             inherited,
+            leave: None,
+            grown: 0,
         })
     }
 
@@ -134,6 +144,12 @@ impl Lane {
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
+            if let Some(leave) = self.leave.take() {
+                match Box::pin(self.depart(*leave, &hub)).await {
+                    Some(ended) => break ended,
+                    None => continue,
+                }
+            }
             match self.next().await {
                 Next::Input(input) => {
                     self.take(input);
@@ -212,6 +228,9 @@ impl Lane {
         match input {
             LaneInput::Asked(asked) => self.asked(*asked),
             LaneInput::Gone(who) => self.gone(who),
+            LaneInput::Forget(floor) => self.session.forget(floor),
+            // One that takes the place of another answers it by dropping it.
+            LaneInput::Leave(leave) => self.leave = Some(leave),
         }
     }
 
@@ -292,6 +311,7 @@ impl Lane {
         }
         drop(together);
         if let Some(block) = block {
+            self.grown += block.lines.len() as u64;
             self.feed.show(block);
         }
         for effect in doing {
@@ -300,6 +320,7 @@ impl Lane {
         if run_ended {
             // A slow stream makes small blocks; nobody waits for them to be joined.
             drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
+            self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
         }
     }
 
@@ -352,31 +373,19 @@ impl Lane {
         }
     }
 
-    /// Writes the state down and leaves memory, unless something has happened meanwhile.
-    ///
-    /// What arrives from here on finds the lane closed and brings the session back; what had arrived is passed on.
-    async fn park(&mut self, hub: &Arc<Hub>) -> Option<Ended> {
-        if let Err(trouble) = self.flush().await {
-            self.fail(&trouble);
-            return Some(Ended::Broken);
-        }
-        if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
-            return None;
-        }
-        self.control.close();
-        self.commands.close();
-        while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
-            match input {
-                LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
-                // Nobody is attached, so nobody can leave.
-                LaneInput::Gone(_) => {}
-            }
-        }
-        Some(Ended::Parked)
-    }
-
     /// Commits everything, with a checkpoint and the exact end of the numbers in use.
     async fn flush(&mut self) -> Result<(), CommitError> {
+        self.settle().await?;
+        let mut batch = Batch::new(self.id.clone());
+        batch.reserve = Some(self.session.release());
+        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
+        batch.meta = Some(self.meta());
+        batch.durability = Durability::Synced;
+        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Commits what has gathered, and lets what follows from it follow.
+    async fn settle(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() {
             self.submit();
             if let Some(in_flight) = &mut self.in_flight {
@@ -384,12 +393,7 @@ impl Lane {
                 self.committed();
             }
         }
-        let mut batch = Batch::new(self.id.clone());
-        batch.reserve = Some(self.session.release());
-        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
-        batch.meta = Some(self.meta());
-        batch.durability = Durability::Synced;
-        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
+        Ok(())
     }
 
     async fn close(&mut self) -> Ended {
