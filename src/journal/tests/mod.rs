@@ -2,6 +2,7 @@
 
 mod commit;
 mod damage;
+mod inspect;
 mod merge;
 mod open;
 mod read;
