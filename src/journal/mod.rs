@@ -108,6 +108,7 @@ struct Shared {
     options: Options,
     marks: Arc<Marks>,
     before: Before,
+    began_empty: bool,
 }
 
 impl Journal {
@@ -160,8 +161,9 @@ impl Journal {
             .spawn(move || writer.run(inbox))
             .map_err(OpenError::io("start the writer of", &database))?;
         let thread = Mutex::new(Some(thread));
-        let (before, readers) = (begun.before, Arc::new(readers));
-        let shared = Shared { database, log, tasks, thread, readers, counters, options, marks, before };
+        let (before, began_empty, readers) = (begun.before, begun.sessions == 0, Arc::new(readers));
+        let shared =
+            Shared { database, log, tasks, thread, readers, counters, options, marks, before, began_empty };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -299,9 +301,9 @@ impl Journal {
         self.shared.counters.failed.load(Ordering::Relaxed)
     }
 
-    /// Tells whether the life before ended in good order.
+    /// Tells whether the life before ended in good order, or left nothing that could be out of it.
     pub fn was_left_in_order(&self) -> bool {
-        self.shared.before == Before::Clean
+        self.shared.before == Before::Clean || self.shared.began_empty
     }
 
     /// Reads the lines of the events after `after`, for somebody who only passes them on.
