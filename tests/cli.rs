@@ -4,6 +4,8 @@
 
 #[path = "support/schemas.rs"]
 mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
 
 #[path = "cli/crash.rs"]
 mod crash;
@@ -19,3 +21,5 @@ mod run;
 mod sessions;
 #[path = "cli/talk.rs"]
 mod talk;
+#[path = "cli/tending.rs"]
+mod tending;

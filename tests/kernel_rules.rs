@@ -201,6 +201,32 @@ fn a_position_that_was_never_issued_is_a_gap_and_the_next_one_is_not() {
 }
 
 #[test]
+fn what_was_removed_on_purpose_is_a_gap_for_who_has_not_seen_it() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let newest = scene.session.state().last_seq;
+    let attach = |seen| Command::Attach { seen, rights: Rights::ALL };
+    let gap = |answer| match answer {
+        Ok(Answer::Attached { replay, .. }) => replay.gap,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(gap(scene.ask(attach(Seq::ZERO))), Gap::None);
+    scene.session.forget(newest);
+    scene.session.forget(Seq::new(1));
+    assert_eq!(gap(scene.ask(attach(Seq::ZERO))), Gap::Lost { earliest: newest.next() });
+    assert_eq!(gap(scene.ask(attach(newest))), Gap::None);
+}
+
+#[test]
+fn the_last_word_about_a_session_has_a_number_above_all_others() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let issued = scene.session.issued();
+    let farewell = scene.session.depart("cli", scene.now);
+    assert_eq!(farewell, Private::Deleted { seq: issued.next(), at: scene.now, by: "cli".into() });
+}
+
+#[test]
 fn a_watcher_may_watch_and_nothing_else() {
     let mut scene = Scene::open();
     scene.ask(Command::Attach { seen: Seq::ZERO, rights: Rights::NONE }).unwrap();

@@ -489,7 +489,7 @@ impl Walk {
 fn private_seq(private: &pushd::kernel::command::Private) -> Seq {
     use pushd::kernel::command::Private;
     match private {
-        Private::Gap { seq, .. } | Private::Snapshot { seq, .. } => *seq,
+        Private::Gap { seq, .. } | Private::Snapshot { seq, .. } | Private::Deleted { seq, .. } => *seq,
     }
 }
 

@@ -11,7 +11,8 @@ mod schemas;
 use events::{Events, KINDS, Shape};
 use pushd::adapter::push::decode::{DecodeLimits, decode};
 use pushd::adapter::push::encode::{
-    self, MessagePage, MessageRow, Metrics, Payload, PendingApproval, ProviderRow, Role, SessionRow,
+    self, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval, ProblemRow,
+    Proof, ProviderRow, Role, SessionRow,
 };
 use pushd::adapter::push::error::{Code, ErrorBody, refusal};
 use pushd::adapter::push::record::{RecordError, Transcript, decode_event};
@@ -66,8 +67,10 @@ fn every_private_line_is_valid() {
         }
         let private = Private::Snapshot { seq: Seq::new(9), at: Now(10), snapshot: Box::new(snapshot) };
         encode::private_line(&session, &private, &mut out);
+        let private = Private::Deleted { seq: Seq::new(11), at: Now(12), by: events.name() };
+        encode::private_line(&session, &private, &mut out);
         let lines = String::from_utf8(out).unwrap();
-        assert_eq!(lines.lines().count(), 4);
+        assert_eq!(lines.lines().count(), 5);
         lines.lines().for_each(check_line);
     }
 }
@@ -343,6 +346,7 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ProviderRow { name: "playbook".into(), models: vec!["m".into()], configured: true, default: false };
     let waiting = Waiting { message: "m".into(), run: "r".into(), text: events.text() };
     let metrics = Metrics { pid: 1, version: "0.1.0".into(), socket: "/s".into(), ..Metrics::default() };
+    let check = journal_check(events);
     let gone = Replay { gap: Gap::Foreign, ..replay };
     vec![
         ("hello", encode::hello("0.1.0")),
@@ -366,8 +370,26 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("list_approvals", encode::approvals(&[pending])),
         ("list_providers", encode::providers(&[provider])),
         ("get_metrics", encode::metrics(&metrics)),
+        ("delete_session", encode::deleted(events.below(2) == 0, events.below(9))),
+        ("check_journal", encode::journal_check(&check)),
         ("drain", encode::draining()),
     ]
+}
+
+fn journal_check(events: &mut Events) -> JournalCheck {
+    let mut loss = |session: Option<SessionId>| LossRow {
+        at: Now(1),
+        session,
+        after: Seq::new(events.below(9)),
+        until: Seq::new(9),
+        cause: "damage".into(),
+        detail: events.maybe(Events::name),
+    };
+    let (known, unknown) = (loss(Some("s".into())), loss(None));
+    let problem = ProblemRow { session: "s".into(), what: events.name() };
+    let proof = Proof { found: vec![known.clone()], problems: vec![problem], ..Proof::default() };
+    let proof = Some(proof).filter(|_| events.below(2) == 0);
+    JournalCheck { schema: 1001, losses: vec![known, unknown], proof, ..JournalCheck::default() }
 }
 
 fn with_session(payload: &str) -> String {

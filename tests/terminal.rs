@@ -144,6 +144,42 @@ fn hostile_output_does_not_act_on_the_terminal() {
 /// How tmux writes what is green at the end of the run.
 const GREEN: &str = "\u{1b}[32m";
 
+#[test]
+fn what_is_to_be_deleted_is_shown_and_asked_about() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.ok(&["run", "--name", "first", "$ echo one"]);
+    terminal.home.ok(&["run", "--name", "second", "$ echo two"]);
+    terminal.type_line("push delete --older-than 0m");
+    let screen = terminal.until("for good? [y/n]");
+    assert!(screen.contains("  first\n") && screen.contains("  second\n"), "{screen}");
+    assert!(screen.contains("delete 2 sessions, "), "{screen}");
+    terminal.type_line("n");
+    assert!(terminal.until("done 2").contains("nothing was deleted"));
+    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2);
+    terminal.type_line("clear; push delete @last");
+    terminal.until("delete one session, ");
+    terminal.type_line("y");
+    assert!(terminal.until("done 0").contains("deleted one session, "));
+    assert!(terminal.home.ok(&["sessions"]).contains("  first  "));
+}
+
+#[test]
+fn a_purge_shows_sizes_and_asks() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.ok(&["run", "$ echo one"]);
+    terminal.type_line("push purge");
+    let screen = terminal.until("remove all of it, for good? [y/n]");
+    assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 in "), "{screen}");
+    terminal.type_line("no");
+    assert!(terminal.until("done 2").contains("nothing was removed"));
+    assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);
+    terminal.type_line("clear; push purge");
+    terminal.until("for good? [y/n]");
+    terminal.type_line("yes");
+    terminal.until("done 0");
+    assert_eq!(terminal.home.ok(&["sessions"]), "");
+}
+
 /// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.
 struct Terminal {
     home: Home,

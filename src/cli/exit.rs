@@ -86,6 +86,18 @@ pub(crate) enum CliError {
     /// The daemon did not go.
     #[error("pushd did not stop; `push daemon stop --force` ends it at once")]
     StillThere,
+    /// Something runs that would be cut short.
+    #[error("{count} of your runs are active; `push purge --force` cuts them short")]
+    RunsActive {
+        /// How many.
+        count: u64,
+    },
+    /// A daemon at another socket uses the same state, or one has just been started.
+    #[error("another daemon holds {lock}; stop it first")]
+    StateInUse {
+        /// Its lock.
+        lock: String,
+    },
     /// There is no log.
     #[error("no log in {directory}")]
     NoLog {
@@ -108,6 +120,8 @@ impl CliError {
             | Self::OutcomeGone
             | Self::NoRun { .. }
             | Self::StillThere
+            | Self::RunsActive { .. }
+            | Self::StateInUse { .. }
             | Self::NoLog { .. } => Exit::FAILURE,
         }
     }

@@ -8,11 +8,15 @@ mod approvals;
 mod approve;
 mod attach;
 mod cancel;
+mod confirm;
 mod console;
 mod context;
 mod daemon;
+mod delete;
+mod doctor;
 mod end;
 mod exit;
+mod holdings;
 mod ids;
 mod input;
 mod log;
@@ -26,6 +30,7 @@ mod os;
 mod overview;
 mod phrase;
 mod plain;
+mod purge;
 mod queue;
 mod rename;
 mod report;
@@ -113,6 +118,9 @@ enum Verb {
     Wait(wait::WaitArgs),
     Rename(rename::RenameArgs),
     End(end::EndArgs),
+    Delete(delete::DeleteArgs),
+    Purge(purge::PurgeArgs),
+    Doctor(doctor::DoctorArgs),
     Daemon(DaemonArgs),
 }
 
@@ -160,6 +168,9 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
         Some(Verb::Wait(args)) => wait::run(args, context).await,
         Some(Verb::Rename(args)) => rename::run(args, context).await,
         Some(Verb::End(args)) => end::run(args, context).await,
+        Some(Verb::Delete(args)) => delete::run(args, context).await,
+        Some(Verb::Purge(args)) => purge::run(args, context).await,
+        Some(Verb::Doctor(args)) => doctor::run(args, context).await,
         Some(Verb::Daemon(args)) => daemon::run(args, context).await,
     }
 }

@@ -160,7 +160,7 @@ impl Client {
     pub async fn next(&mut self) -> Result<Event, AskError> {
         loop {
             if let Some(event) = self.watch.pop() {
-                return Ok(event);
+                return if event.kind == "session_deleted" { Err(self.forget(&event)) } else { Ok(event) };
             }
             self.ensure_link().await?;
             let Some(link) = &mut self.link else { continue };
@@ -174,6 +174,13 @@ impl Client {
                 Err(_) => self.lose(),
             }
         }
+    }
+
+    /// Watches a session no longer that somebody has deleted, and says so as the daemon would from now on.
+    fn forget(&mut self, event: &Event) -> AskError {
+        self.watch.forget(&event.session);
+        let message = format!("the session {} was deleted", event.session);
+        Fault { code: "SESSION_NOT_FOUND".to_owned(), message, retryable: false, detail: None }.into()
     }
 
     /// Waits until the daemon closes the connection; events are dropped. Giving it up half-way loses nothing.

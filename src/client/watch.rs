@@ -81,6 +81,12 @@ impl Watch {
         }
     }
 
+    /// Takes nothing of `session` any more.
+    pub(super) fn forget(&mut self, session: &str) {
+        self.sessions.remove(session);
+        self.waiting.retain(|event| event.session != session);
+    }
+
     /// Returns the oldest waiting event.
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()

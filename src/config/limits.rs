@@ -46,6 +46,32 @@ pub struct Limits {
     pub read_bytes: usize,
     /// How long running work may go on after the daemon was asked to stop.
     pub grace: Duration,
+    /// What the journal may hold.
+    pub retention: Retention,
+}
+
+/// What the journal may hold, and how often that is looked at; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// How long a session is kept to which nothing happens.
+    pub keep_for: Option<Duration>,
+    /// How many bytes the whole journal may have before its oldest sessions are removed.
+    pub keep_bytes: Option<u64>,
+    /// How many bytes the events of one session may have before the oldest are cut off.
+    pub session_bytes: Option<u64>,
+    /// How much time passes between two looks over the whole journal, at least.
+    pub at_most_every: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            keep_for: None,
+            keep_bytes: Some(10 * 1024 * 1024 * 1024),
+            session_bytes: Some(1024 * 1024 * 1024),
+            at_most_every: Duration::from_secs(60 * 60),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -70,31 +96,28 @@ impl Default for Limits {
             result_bytes: 64 * 1024,
             read_bytes: 1024 * 1024,
             grace: Duration::from_secs(10),
+            retention: Retention::default(),
         }
     }
 }
 
-/// A variable that sets a limit does not hold a number of seconds.
+/// A variable that sets a limit does not hold a number.
 #[derive(Debug, thiserror::Error)]
-#[error("{variable} must be a number of seconds, but is {value:?}")]
+#[error("{variable} must be a number of {unit}, but is {value:?}")]
 pub struct LimitError {
     /// Which variable.
     pub variable: &'static str,
+    /// What it counts.
+    pub unit: &'static str,
     /// What it holds.
     pub value: OsString,
 }
 
 impl Limits {
     /// Returns the defaults, with the times that the environment sets.
-    pub fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, LimitError> {
+    pub fn from_environment(variable: Variable<'_>) -> Result<Self, LimitError> {
         let mut limits = Self::default();
-        let seconds = |name: &'static str| match variable(name) {
-            None => Ok(None),
-            Some(value) => match value.to_str().and_then(|text| text.parse().ok()) {
-                Some(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
-                Some(_) | None => Err(LimitError { variable: name, value }),
-            },
-        };
+        let seconds = |name| time(variable, name, "seconds", 1.0);
         if let Some(park) = seconds("PUSH_PARK_SECONDS")? {
             limits.park_after = park;
         }
@@ -113,7 +136,46 @@ impl Limits {
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);
         }
+        let retention = &mut limits.retention;
+        if let Some(age) = time(variable, "PUSH_KEEP_DAYS", "days", 86_400.0)? {
+            retention.keep_for = Some(age).filter(|age| !age.is_zero());
+        }
+        if let Some(most) = bytes(variable, "PUSH_KEEP_BYTES")? {
+            retention.keep_bytes = Some(most).filter(|most| *most > 0);
+        }
+        if let Some(most) = bytes(variable, "PUSH_SESSION_BYTES")? {
+            retention.session_bytes = Some(most).filter(|most| *most > 0);
+        }
+        if let Some(pause) = seconds("PUSH_RETENTION_SECONDS")? {
+            retention.at_most_every = pause;
+        }
         Ok(limits)
+    }
+}
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Reads a time in units of so many seconds.
+fn time(
+    variable: Variable<'_>,
+    name: &'static str,
+    unit: &'static str,
+    seconds: f64,
+) -> Result<Option<Duration>, LimitError> {
+    let Some(value) = variable(name) else { return Ok(None) };
+    match value.to_str().and_then(|text| text.parse::<f64>().ok()) {
+        Some(count) if (0.0..=1e9).contains(&(count * seconds)) => {
+            Ok(Some(Duration::from_secs_f64(count * seconds)))
+        }
+        Some(_) | None => Err(LimitError { variable: name, unit, value }),
+    }
+}
+
+fn bytes(variable: Variable<'_>, name: &'static str) -> Result<Option<u64>, LimitError> {
+    let Some(value) = variable(name) else { return Ok(None) };
+    match value.to_str().and_then(|text| text.parse().ok()) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(LimitError { variable: name, unit: "bytes", value }),
     }
 }
 
@@ -128,5 +190,23 @@ mod tests {
         let wrong = Limits::from_environment(&|name| (name == "PUSH_STEP_SECONDS").then(|| "soon".into()));
         assert!(wrong.unwrap_err().to_string().contains("PUSH_STEP_SECONDS"));
         assert!(Limits::from_environment(&|_| Some("-1".into())).is_err());
+    }
+
+    #[test]
+    fn nothing_is_kept_back_from_the_journal_where_a_limit_is_zero() {
+        let set = |value: &'static str| {
+            let is_one =
+                |name: &str| ["PUSH_KEEP_DAYS", "PUSH_KEEP_BYTES", "PUSH_SESSION_BYTES"].contains(&name);
+            Limits::from_environment(&move |name| is_one(name).then(|| value.into()))
+                .map(|limits| limits.retention)
+        };
+        let none = set("0").unwrap();
+        assert_eq!((none.keep_for, none.keep_bytes, none.session_bytes), (None, None, None));
+        let some = set("3").unwrap();
+        assert_eq!(some.keep_for, Some(Duration::from_secs(3 * 86_400)));
+        assert_eq!((some.keep_bytes, some.session_bytes), (Some(3), Some(3)));
+        assert!(
+            set("10GiB").unwrap_err().to_string().ends_with("must be a number of days, but is \"10GiB\"")
+        );
     }
 }

@@ -3,6 +3,8 @@
 //! A session that is asked for is loaded once, however many ask; one that is idle writes itself down and is forgotten.
 //! A lane that breaks is forgotten too, and the next command brings its session back from the journal.
 
+pub mod removal;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,7 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::checkpoint;
+use super::feed::Listener;
 use super::lane::{Asked, Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
 use crate::adapter::push::record::{self, RecordError};
@@ -87,13 +90,22 @@ impl Hub {
         if self.world.closing.has_begun() {
             return Err(LoadError::Closing);
         }
+        // A lane that broke is still listed, with those who listened to it.
+        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
+        self.load(id, listeners).await
+    }
+
+    /// Brings a session back from the journal, with who listens to it; the caller has its turn to load.
+    async fn load(
+        self: &Arc<Self>,
+        id: &SessionId,
+        listeners: Vec<Listener>,
+    ) -> Result<Option<LaneHandle>, LoadError> {
         let stored = self.world.journal.load(id.clone()).await;
         let Some(stored) = stored.map_err(|source| LoadError::Read { session: id.clone(), source })? else {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
-        // A lane that broke is still listed, with those who listened to it.
-        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
         let session =
             self.restore(stored).map_err(|source| LoadError::Record { session: id.clone(), source })?;
         info!(session = %id, seq = %session.state().last_seq, "session loaded");

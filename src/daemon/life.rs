@@ -15,8 +15,10 @@ use super::connection;
 use super::environments::Environments;
 use super::hub::Hub;
 use super::os;
+use super::retention;
 use super::server::Server;
-use super::world::{Closing, World};
+use super::tending;
+use super::world::{Closing, RunsOver, World};
 use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
@@ -126,13 +128,18 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         closing: Closing::new(),
         parting: Closing::new(),
         settled: Notify::new(),
+        runs_over: RunsOver::new(),
     });
     let hub = Hub::new(world);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     let recovering = Arc::clone(&hub);
-    tokio::spawn(async move { recovering.recover().await });
+    tokio::spawn(async move {
+        recovering.recover().await;
+        tending::find_shortened(&recovering.world().journal).await;
+    });
+    tokio::spawn(retention::run(Arc::clone(&hub)));
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;

@@ -1,8 +1,8 @@
 //! The daemon: sessions as lanes, connections, and the life of the whole.
 //!
 //! The rooms: `hub` holds the lanes, `lane` runs a session, `feed` shows its events, `server` is what connections see,
-//! `connection` reads and `writing` writes one, `requests` and `reading` do what is asked, `checkpoint` writes a state
-//! down, `life` begins and ends everything, `start` is the way in.
+//! `connection` reads and `writing` writes one, `requests`, `reading` and `tending` do what is asked, `retention` removes
+//! what is too old or too much, `checkpoint` writes a state down, `life` begins and ends everything, `start` is the way in.
 
 pub mod checkpoint;
 pub mod clock;
@@ -19,8 +19,10 @@ pub mod outbox;
 mod panic_tests;
 mod reading;
 mod requests;
+mod retention;
 pub mod server;
 mod start;
+mod tending;
 pub mod world;
 mod writing;
 

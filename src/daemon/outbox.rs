@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::feed::Feed;
@@ -33,6 +34,13 @@ pub enum Out {
     Follow(Arc<Feed>),
     /// Feed the connection no longer.
     Unsubscribe(SessionId),
+    /// The session is gone: what it had shown is followed by its last line, and nothing comes after that.
+    Last {
+        /// Which one.
+        session: SessionId,
+        /// The line, with its line feed.
+        line: Bytes,
+    },
 }
 
 /// The queue of one connection.

@@ -22,7 +22,7 @@ use super::hub::Hub;
 use super::lane::{Asked, Respond, Trouble};
 use super::outbox::Outbox;
 use super::server::{DEFAULT_PROVIDER, Server};
-use super::world::{Closing, World};
+use super::world::{Closing, RunsOver, World};
 use crate::config::limits::Limits;
 use crate::journal::{Journal, Options};
 use crate::kernel::command::{Caller, Command, Rights};
@@ -173,6 +173,7 @@ impl House {
             closing: Closing::new(),
             parting: Closing::new(),
             settled: Notify::new(),
+            runs_over: RunsOver::new(),
         });
         let server = Server::new(Hub::new(world), &address.socket);
         let listener = Listener::bind(&address).unwrap();

@@ -10,6 +10,7 @@ use super::mint;
 use super::outbox::{Out, Outbox};
 use super::reading;
 use super::server::Server;
+use super::tending;
 use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
 use crate::adapter::push::encode::{self, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
@@ -88,6 +89,7 @@ impl Desk {
             }
             Ask::ListProviders => ticketed.ok(&encode::providers(&self.server.provider_rows())),
             Ask::Metrics => ticketed.ok(&encode::metrics(&self.server.metrics())),
+            Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
                 self.server.drain(grace_ms);
                 ticketed.ok(&encode::draining());
@@ -123,6 +125,9 @@ impl Desk {
     }
 
     async fn session(&self, id: SessionId, ask: SessionAsk, ticketed: Ticketed) {
+        if let SessionAsk::Delete { dry_run } = ask {
+            return self.delete(id, dry_run, ticketed);
+        }
         if let SessionAsk::Messages { after, limit } = ask {
             return ticketed.answer(reading::messages(&self.server, &id, after, limit).await);
         }
@@ -142,6 +147,20 @@ impl Desk {
         }
         let (command, environment, context) = command(ask);
         self.ask(Ok(lane), command, environment, context, ticketed).await;
+    }
+
+    /// Deletes a session; what the connection asks for meanwhile does not wait for the last byte.
+    fn delete(&self, id: SessionId, dry_run: bool, ticketed: Ticketed) {
+        let (server, by) = (Arc::clone(&self.server), self.caller.source.clone());
+        tokio::spawn(async move { ticketed.answer(tending::delete(&server, &id, &by, dry_run).await) });
+    }
+
+    /// Looks over the journal, as long as somebody waits for the answer.
+    fn check_journal(&self, full: bool, ticketed: Ticketed) {
+        let (server, outbox) = (Arc::clone(&self.server), Arc::clone(&self.outbox));
+        tokio::spawn(async move {
+            ticketed.answer(tending::check(&server, full, || !outbox.is_closed()).await);
+        });
     }
 
     /// Hands a command to its session; one that was parked meanwhile is brought back.
@@ -274,8 +293,10 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
         SessionAsk::Cancel { run, reason } => (Command::Cancel { run, reason }, None, Context::Plain),
         SessionAsk::Rename { name } => (Command::Rename { name }, None, Context::Plain),
         SessionAsk::End => (Command::End, None, Context::Plain),
-        // Messages are read from the journal, without the session.
-        SessionAsk::Snapshot | SessionAsk::Messages { .. } => (Command::Describe, None, Context::Plain),
+        // Messages are read from the journal, without the session, and what is deleted is not asked.
+        SessionAsk::Snapshot | SessionAsk::Messages { .. } | SessionAsk::Delete { .. } => {
+            (Command::Describe, None, Context::Plain)
+        }
     }
 }
 

@@ -1,14 +1,15 @@
 //! What every lane and connection of a daemon shares: handed in once, never reached for.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::clock::Clock;
 use super::environments::Environments;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
+use crate::kernel::id::SessionId;
 use crate::provider::Provider;
 use crate::sandbox::Local;
 
@@ -34,7 +35,52 @@ pub struct World {
     pub parting: Closing,
     /// Told whenever a session has stopped working, or waits.
     pub settled: Notify,
+    /// Told whenever a run is over.
+    pub runs_over: RunsOver,
 }
+
+/// A run that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOver {
+    /// Its session.
+    pub session: SessionId,
+    /// How many bytes of events the session has kept since the one before.
+    pub grown: u64,
+}
+
+/// Where lanes say that a run is over.
+#[derive(Debug)]
+pub struct RunsOver {
+    tell: mpsc::Sender<RunOver>,
+    told: Mutex<Option<mpsc::Receiver<RunOver>>>,
+}
+
+impl RunsOver {
+    /// Makes a place where nobody listens yet.
+    pub fn new() -> Self {
+        let (tell, told) = mpsc::channel(WAITING);
+        Self { tell, told: Mutex::new(Some(told)) }
+    }
+
+    /// Says that a run is over; nobody waits for whoever should listen, so that it may go unheard.
+    pub fn tell(&self, session: &SessionId, grown: u64) {
+        let _ = self.tell.try_send(RunOver { session: session.clone(), grown });
+    }
+
+    /// Takes the listener's end, once.
+    pub fn listen(&self) -> Option<mpsc::Receiver<RunOver>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Default for RunsOver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many runs may be over before the first of them is looked at.
+const WAITING: usize = 64;
 
 /// A word that is given once: everything closes.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::feed::{self, Feed};
 use super::hub::Hub;
 use super::outbox::{Out, Outbox};
-use crate::journal::Lines;
+use crate::journal::{Lines, ReadError};
 use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
 
@@ -137,6 +137,13 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     }
                 }
                 Out::Unsubscribe(session) => self.listening.retain(|known| *known.feed.session() != session),
+                Out::Last { session, line } => {
+                    let gone = self.listening.extract_if(.., |known| *known.feed.session() == session);
+                    for gone in gone {
+                        gone.finish(&mut lines);
+                        lines.extend_from_slice(&line);
+                    }
+                }
             }
         }
         self.to.write_all(&[lines]).await?;
@@ -209,6 +216,18 @@ impl Listening {
         Ok(())
     }
 
+    /// Adds what was found and whatever else the ring holds; what has left it is gone with its session.
+    fn finish(mut self, lines: &mut Vec<u8>) {
+        match std::mem::take(&mut self.found) {
+            Found::Nothing => {}
+            Found::Shown(blocks) => blocks.iter().for_each(|block| lines.extend_from_slice(block)),
+            Found::Page(page, range) => lines.extend_from_slice(&page.bytes[range]),
+        }
+        if let Tail::Spans(blocks) = self.feed.after(self.seen, usize::MAX) {
+            blocks.iter().for_each(|block| lines.extend_from_slice(&block.between(self.seen, block.last)));
+        }
+    }
+
     /// Reads what follows `page` while it is written, unless it can be had for nothing or memory is short.
     async fn read_ahead(&mut self, page: &Lines, limit: usize, hub: &Hub) -> io::Result<Option<Lines>> {
         if !page.more || !page.is_large() || self.feed.holds_after(self.seen) {
@@ -220,9 +239,13 @@ impl Listening {
     async fn page(&mut self, after: Seq, limit: usize, hub: &Hub) -> io::Result<Lines> {
         let session = self.feed.session().clone();
         let spent = self.spent.take();
-        hub.world().journal.lines(session.clone(), after, limit, spent).await.map_err(|error| {
-            warn!(%session, %error, "a listener could not be fed from the journal");
-            io::Error::other(error)
-        })
+        match hub.world().journal.lines(session.clone(), after, limit, spent).await {
+            // It was deleted: that news is on its way to this listener.
+            Err(ReadError::NoSuchSession { .. }) => Ok(Lines::none_after(after)),
+            outcome => outcome.map_err(|error| {
+                warn!(%session, %error, "a listener could not be fed from the journal");
+                io::Error::other(error)
+            }),
+        }
     }
 }

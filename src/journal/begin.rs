@@ -58,7 +58,7 @@ impl Begun {
         }
         let mut chores = Chores::default();
         for key in erase::doomed(connection).map_err(&failed)? {
-            chores.add(Box::new(Erase { key, reply: None }));
+            chores.add(Box::new(Erase { key, unused: None, reply: None }));
         }
         let life = Life { number: marks.life(), last_key: Cell::new(newest.max(highest)) };
         let sessions = schema::sessions(connection).map_err(&failed)?;

@@ -12,7 +12,7 @@ use super::check::{self, Numbers};
 use super::chores::{Chore, Progress};
 use super::error::{CommitError, Conflict, MergeError};
 use super::record::{Cause, Loss, LostLine};
-use super::row;
+use super::{row, upkeep};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
 
@@ -35,6 +35,8 @@ pub(super) fn doomed(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
 /// Removes the rows of a session that is gone.
 pub(super) struct Erase {
     pub(super) key: i64,
+    /// How many unused pages are still to leave the file: what merging has freed holds what was there.
+    pub(super) unused: Option<i64>,
     /// Nobody waits for what a restart goes on with.
     pub(super) reply: Option<oneshot::Sender<Result<(), MergeError>>>,
 }
@@ -49,8 +51,20 @@ impl Chore for Erase {
         if removed > 0 {
             return Ok(Progress::More);
         }
-        connection.prepare_cached("DELETE FROM checkpoint WHERE session = ?1")?.execute([self.key])?;
-        connection.prepare_cached("DELETE FROM set_aside WHERE session = ?1")?.execute([self.key])?;
+        let Some(unused) = self.unused else {
+            connection.prepare_cached("DELETE FROM checkpoint WHERE session = ?1")?.execute([self.key])?;
+            connection.prepare_cached("DELETE FROM set_aside WHERE session = ?1")?.execute([self.key])?;
+            self.unused = Some(upkeep::unused_pages(connection)?);
+            return Ok(Progress::More);
+        };
+        if unused > 0 {
+            let before = upkeep::unused_pages(connection)?;
+            upkeep::give_back(connection)?;
+            let gone = before.saturating_sub(upkeep::unused_pages(connection)?);
+            // Others may use and free pages meanwhile; and a file that cannot become smaller stays as it is.
+            self.unused = Some(if gone > 0 { unused.saturating_sub(gone) } else { 0 });
+            return Ok(Progress::More);
+        }
         connection.prepare_cached("DELETE FROM doomed WHERE session = ?1")?.execute([self.key])?;
         Ok(Progress::Done)
     }

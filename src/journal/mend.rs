@@ -64,7 +64,16 @@ impl Known {
             .prepare_cached("SELECT key, reserved, life FROM session WHERE id = ?1")?
             .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        let Some((key, reserved, life)) = found else { return Ok(None) };
+        found.map(|row| Self::from_row(connection, session, row, marks)).transpose()
+    }
+
+    /// Joins what a session's row says, its key, its reservation and its life, with its mark.
+    pub(super) fn from_row(
+        connection: &Connection,
+        session: &SessionId,
+        (key, reserved, life): (i64, i64, i64),
+        marks: &Marks,
+    ) -> Result<Self, ReadError> {
         let mut unmarked = false;
         let (marked, mark_reserved) = match marks.read(key) {
             Ok(Some(Mark::Reaches { session: name, seq, reserved }))
@@ -88,7 +97,7 @@ impl Known {
                 || connection
                     .prepare_cached("SELECT EXISTS (SELECT 1 FROM unsure WHERE ?1 BETWEEN since AND until)")?
                     .query_row([life], |row| row.get(0))?);
-        Ok(Some(Self { key, reserved, marked, unsure }))
+        Ok(Self { key, reserved, marked, unsure })
     }
 
     /// Tells whether a history that ends at `reached` is shorter than it should be, and why.

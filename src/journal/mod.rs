@@ -36,6 +36,7 @@ mod chores;
 mod erase;
 mod error;
 mod files;
+mod inspect;
 mod marking;
 mod marks;
 mod mend;
@@ -74,6 +75,7 @@ use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
+pub use inspect::{Sizes, Survey, Walk, Weight};
 pub use record::{
     Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine,
     LostSummary, Merged, Meta, Options, Page, Stats, Stored,
@@ -109,6 +111,7 @@ struct Shared {
     options: Options,
     marks: Arc<Marks>,
     before: Before,
+    began_empty: bool,
 }
 
 impl Journal {
@@ -164,8 +167,9 @@ impl Journal {
             .spawn(move || writer.run(inbox))
             .map_err(OpenError::io("start the writer of", &database))?;
         let thread = Mutex::new(Some(thread));
-        let (before, readers) = (begun.before, Arc::new(readers));
-        let shared = Shared { database, log, tasks, thread, readers, counters, options, marks, before };
+        let (before, began_empty, readers) = (begun.before, begun.sessions == 0, Arc::new(readers));
+        let shared =
+            Shared { database, log, tasks, thread, readers, counters, options, marks, before, began_empty };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -318,7 +322,7 @@ impl Journal {
 
     /// Lists what was lost, the newest first.
     pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
-        self.read(move |connection| reader::losses(connection, limit)).await
+        self.read(move |connection| reader::losses(connection, 0, limit)).await
     }
 
     /// Waits until the disk is not full.
@@ -337,9 +341,9 @@ impl Journal {
         self.shared.counters.failed.load(Ordering::Relaxed)
     }
 
-    /// Tells whether the life before ended in good order.
+    /// Tells whether the life before ended in good order, or left nothing that could be out of it.
     pub fn was_left_in_order(&self) -> bool {
-        self.shared.before == Before::Clean
+        self.shared.before == Before::Clean || self.shared.began_empty
     }
 
     /// Reads the lines of the events after `after`, for somebody who only passes them on.

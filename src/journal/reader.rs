@@ -190,13 +190,14 @@ fn holes(connection: &Connection, key: i64) -> Result<(Seq, Vec<(Seq, Seq)>), Re
     Ok((floor, holes))
 }
 
-/// Lists what was lost, the newest first.
-pub(super) fn losses(connection: &Connection, limit: u32) -> Result<Vec<Found>, ReadError> {
+/// Lists what was lost after the loss numbered `since`, the newest first.
+pub(super) fn losses(connection: &Connection, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
     connection
         .prepare_cached(
-            "SELECT at, session, after, until, cause, detail FROM loss ORDER BY key DESC LIMIT ?1",
+            "SELECT at, session, after, until, cause, detail FROM loss WHERE key > ?1
+             ORDER BY key DESC LIMIT ?2",
         )?
-        .query_map([limit], |row| {
+        .query_map(params![since, limit], |row| {
             Ok(Found {
                 at: Now(row::unsigned(row.get(0)?)),
                 session: row.get(1)?,

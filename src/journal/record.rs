@@ -308,6 +308,11 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Makes a page for a history of which nothing follows `after`.
+    pub fn none_after(after: Seq) -> Self {
+        Self { first: after.next(), last: after, ..Self::default() }
+    }
+
     /// Tells whether the page is one of the few that are large.
     pub const fn is_large(&self) -> bool {
         self.room.is_some()

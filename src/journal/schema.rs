@@ -77,6 +77,8 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What a row said before it was changed would else outlive the row; pages that are freed whole are seen to by who erases.
+    connection.pragma_update(None, "secure_delete", "FAST")?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(32);
     // A plan must not depend on the values of its parameters: SQLite would make it anew for every batch.

@@ -26,11 +26,8 @@ impl Writer {
         self.tidiness.loose = true;
         match outcome {
             Ok(Progress::More) => self.chores.add(chore),
-            Ok(Progress::Done) if chore.erases() => {
-                // Whoever asked for it may look for the bytes as soon as it is answered.
-                self.empty_log();
-                chore.end(Ok(()));
-            }
+            // Whoever asked for it may look for the bytes as soon as it is answered.
+            Ok(Progress::Done) if chore.erases() && !self.empty_log() => self.chores.add(chore),
             Ok(Progress::Done) => chore.end(Ok(())),
             Err(error) => {
                 if let MergeError::Commit(error) = &error {
@@ -103,31 +100,44 @@ impl Writer {
             }
             return;
         }
-        let free = self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
-        match free {
+        match unused_pages(&self.connection) {
             Ok(free) if free > LOOSE_PAGES => {
                 let outcome = self.in_transaction(|connection, _| give_back(connection));
                 // A database from before room could be given back keeps it for later use.
-                let still = self.connection.pragma_query_value(None, "freelist_count", |row| row.get(0));
-                self.tidiness.loose = outcome.is_ok() && still.is_ok_and(|still: i64| still < free);
+                let still = unused_pages(&self.connection);
+                self.tidiness.loose = outcome.is_ok() && still.is_ok_and(|still| still < free);
                 self.mind("room cannot be given back", outcome);
             }
             Ok(_) | Err(_) => self.tidiness.loose = false,
         }
     }
 
-    /// Leaves nothing in the log that was erased from the database.
-    fn empty_log(&mut self) {
-        if !std::mem::take(&mut self.tidiness.log_holds_erased) || self.sync_log().is_err() {
-            return;
+    /// Leaves nothing in the log that was erased from the database; returns false if that is worth another try.
+    fn empty_log(&mut self) -> bool {
+        if !self.tidiness.log_holds_erased || self.sync_log().is_err() {
+            return true;
         }
-        let outcome = self.patiently(|writer| writer.checkpoint("TRUNCATE")).map(drop);
-        self.mind("the log still holds what was erased", outcome);
+        let emptied = match self.patiently(|writer| writer.checkpoint("TRUNCATE")) {
+            Ok((length, _)) => length == 0,
+            Err(error) => {
+                self.mind("the log still holds what was erased", Err(error));
+                return true;
+            }
+        };
+        self.tidiness.log_tries = if emptied { 0 } else { self.tidiness.log_tries + 1 };
+        if self.tidiness.log_tries >= LOG_TRIES {
+            self.tidiness.log_tries = 0;
+            tracing::warn!("the log is read without a pause, and holds what was erased for a while");
+            return true;
+        }
+        self.tidiness.log_holds_erased = !emptied;
+        emptied
     }
 
-    /// Has freed bytes overwritten, or not.
-    fn erase_carefully(&self, carefully: bool) {
-        let outcome = self.connection.pragma_update(None, "secure_delete", carefully);
+    /// Has pages that are freed overwritten, too.
+    pub(super) fn erase_carefully(&self, carefully: bool) {
+        let what = if carefully { "ON" } else { "FAST" };
+        let outcome = self.connection.pragma_update(None, "secure_delete", what);
         self.mind("freed bytes cannot be overwritten", outcome);
     }
 
@@ -149,8 +159,13 @@ impl Writer {
     }
 }
 
+/// Returns how many pages of the file hold nothing.
+pub(super) fn unused_pages(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
+}
+
 /// Cuts unused pages off the end of the file, after moving used ones forward.
-fn give_back(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
     let mut pages = statement.query([])?;
     while pages.next()?.is_some() {}
@@ -159,6 +174,8 @@ fn give_back(connection: &Connection) -> rusqlite::Result<()> {
 
 /// How long the log's restart may wait for readers.
 const READERS_WAIT: Duration = Duration::from_millis(50);
+/// How often the log is tried to be emptied while somebody reads it.
+const LOG_TRIES: u32 = 20;
 /// How many pages may lie unused in the file, for the next events.
 const LOOSE_PAGES: i64 = 1_024;
 /// How many pages are given back in one slice.

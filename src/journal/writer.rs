@@ -93,6 +93,8 @@ pub(super) struct Tidiness {
     pub(super) spare_seen_to: bool,
     /// Whether something was erased that the log still holds.
     pub(super) log_holds_erased: bool,
+    /// How often it was tried in vain to empty the log.
+    pub(super) log_tries: u32,
     /// Whether the file may be larger than it needs to be.
     pub(super) loose: bool,
 }
@@ -291,7 +293,7 @@ impl Writer {
     fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
         let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.doom(session) };
         match doomed {
-            Ok(key) => self.chores.add(Box::new(Erase { key, reply: Some(reply) })),
+            Ok(key) => self.chores.add(Box::new(Erase { key, unused: None, reply: Some(reply) })),
             Err(error) => {
                 let _ = reply.send(Err(MergeError::Commit(error)));
             }
@@ -302,7 +304,9 @@ impl Writer {
         let known = super::apply::key(&self.connection, session)?;
         // A session whose mark outlives it would be reported as lost.
         known.into_iter().for_each(|key| self.marking.bury(key));
+        self.erase_carefully(true);
         let key = self.in_transaction(|connection, _| erase::doom(connection, session));
+        self.erase_carefully(false);
         let key = match key {
             // Its mark is buried, so that a salvage has left it out.
             Err(error) if self.rescued(&error) => return Err(Conflict::NoSuchSession.into()),

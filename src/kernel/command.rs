@@ -378,4 +378,13 @@ pub enum Private {
         /// The baseline.
         snapshot: Box<Snapshot>,
     },
+    /// The session is gone, with everything that was ever said in it.
+    Deleted {
+        /// Its position, the last one.
+        seq: Seq,
+        /// When it was deleted.
+        at: Now,
+        /// Who wanted it so.
+        by: String,
+    },
 }

@@ -304,6 +304,23 @@ impl Request {
         Self::of("end_session", session, Repeat::Never)
     }
 
+    /// Asks how large a session is and whether it can be deleted, and leaves it.
+    pub fn weigh_session(session: &str) -> Self {
+        Self::of("delete_session", session, Repeat::Safe).with("dryRun", true)
+    }
+
+    /// Removes a session with everything of it.
+    ///
+    /// Sent again after a lost answer it may be refused as unknown: the first one did it then, or somebody else.
+    pub fn delete_session(session: &str) -> Self {
+        Self::of("delete_session", session, Repeat::Safe)
+    }
+
+    /// Asks whether everything is there that was ever kept; with `full`, every event is looked at.
+    pub fn check_journal(full: bool) -> Self {
+        Self::new("check_journal", Repeat::Safe).with("full", full)
+    }
+
     /// Asks for sessions, newest first.
     pub fn list_sessions(limit: u64) -> Self {
         Self::new("list_sessions", Repeat::Safe).with("limit", limit)

@@ -53,6 +53,11 @@ impl ServeArgs {
     }
 }
 
+/// Stops the daemon, if one runs, and waits until it is gone.
+pub(crate) async fn stop(force: bool, context: &mut Context) -> Result<(), CliError> {
+    stop::run(stop::StopArgs::new(force), context).await.map(drop)
+}
+
 /// Does what is asked of the daemon; being it is not for here.
 pub(crate) async fn run(args: DaemonArgs, context: &mut Context) -> Result<Exit, CliError> {
     match args.verb {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
+use crate::cli::phrase::size;
 use crate::cli::plain::plain_line;
 use crate::cli::sessions::age;
 use crate::client::Request;
@@ -86,29 +87,9 @@ fn describe(metrics: &Value) -> String {
     )
 }
 
-/// Returns a number of bytes as people say it.
-fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
-    let mut tenths = u128::from(bytes) * 10;
-    while tenths >= 10_240 && unit + 1 < units.len() {
-        tenths /= 1024;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{}.{} {}", tenths / 10, tenths % 10, units[unit]) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_read_as_people_say_them() {
-        assert_eq!(
-            [0, 1023, 1024, 1536, 5 << 20].map(size),
-            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB"]
-        );
-    }
 
     #[test]
     fn the_status_says_that_it_runs_first() {

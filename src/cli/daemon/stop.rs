@@ -29,6 +29,13 @@ pub(crate) struct StopArgs {
     force: bool,
 }
 
+impl StopArgs {
+    /// Says how to stop: at once, or when active runs have finished.
+    pub(super) const fn new(force: bool) -> Self {
+        Self { grace: None, force }
+    }
+}
+
 /// Stop the daemon as `stop` does and start it again
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  push daemon restart")]

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::oneshot;
 
+use super::leaving::{Departure, Leave, Leaving};
 use crate::adapter::push::decode::Environment;
 use crate::daemon::feed::{Feed, Listener};
 use crate::daemon::outbox::Outbox;
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
-use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::id::{ParticipantId, Seq, SessionId};
 
 /// Something for a lane; it travels boxed, as every session in memory holds room for many.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub enum LaneInput {
     Asked(Box<Asked>),
     /// A connection is gone.
     Gone(ParticipantId),
+    /// The events up to there were removed on purpose.
+    Forget(Seq),
+    /// The session is to be deleted.
+    Leave(Box<Leave>),
 }
 
 /// A command on its way to a session.
@@ -132,9 +138,23 @@ impl LaneHandle {
         match *refused.into_inner() {
             LaneInput::Asked(asked) if full => asked.respond.answer(Err(Trouble::Busy)),
             LaneInput::Asked(asked) => return Err(LaneOver(asked)),
-            LaneInput::Gone(_) => {}
+            // Nothing but a question was sent.
+            LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
         }
         Ok(())
+    }
+
+    /// Has the lane end for good if it may; `None` when it has ended by itself.
+    pub async fn leave(&self, departure: Departure) -> Option<Leaving> {
+        let (answer, answered) = oneshot::channel();
+        let leave = LaneInput::Leave(Box::new(Leave { departure, answer }));
+        self.control.send(Box::new(leave)).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Tells the lane which events were removed on purpose; one that has ended reads it when it comes back.
+    pub async fn forget(&self, floor: Seq) {
+        let _ = self.control.send(Box::new(LaneInput::Forget(floor))).await;
     }
 
     /// Tells the lane that a connection is gone; it waits for room in the background.

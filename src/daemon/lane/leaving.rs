@@ -1,11 +1,55 @@
-//! How a lane ends in good order: parked when nothing happens, closed when the daemon stops.
+//! How a session leaves memory: parked, to come back when it is asked for; closed, when the
+//! daemon stops; or for good, because it is deleted.
 
 use std::sync::Arc;
+
+use tokio::sync::oneshot;
 
 use super::batch;
 use super::{Ended, Lane, LaneInput};
 use crate::daemon::hub::Hub;
 use crate::journal::{Batch, CommitError, Durability};
+use crate::kernel::command::Private;
+
+/// The wish that a session leaves memory for good.
+#[derive(Debug)]
+pub struct Leave {
+    /// Under which condition.
+    pub departure: Departure,
+    /// Where it is said what became of it; dropped when the lane ends before it could say.
+    pub answer: oneshot::Sender<Leaving>,
+}
+
+/// Who wants a session gone, and when it may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Departure {
+    /// Somebody asked for it: it goes unless a run is active.
+    Asked {
+        /// Who.
+        by: String,
+    },
+    /// It is old or takes too much room: it goes if nothing runs or waits in it and nobody listens.
+    Retention,
+}
+
+impl Departure {
+    /// Returns who is said to have wanted it.
+    pub fn by(&self) -> &str {
+        match self {
+            Self::Asked { by } => by,
+            Self::Retention => "retention",
+        }
+    }
+}
+
+/// What became of the wish.
+#[derive(Debug)]
+pub enum Leaving {
+    /// The lane ends, and writes nothing any more; this is for those who listened, once the session is gone.
+    Left(Private),
+    /// The session does not go, and nothing has changed.
+    Stays,
+}
 
 impl Lane {
     /// Writes the state down and leaves memory, unless something has happened meanwhile.
@@ -19,30 +63,47 @@ impl Lane {
         if !self.session.is_idle() || !self.control.is_empty() || !self.commands.is_empty() {
             return None;
         }
+        self.shut(hub);
+        Some(Ended::Parked)
+    }
+
+    /// Leaves memory for good if it may: what had been decided is kept and answered first, and nothing is written behind it.
+    pub(super) async fn depart(&mut self, leave: Leave, hub: &Arc<Hub>) -> Option<Ended> {
+        if let Err(trouble) = self.settle().await {
+            self.fail(&trouble);
+            return Some(Ended::Broken);
+        }
+        let may_go = match &leave.departure {
+            Departure::Asked { .. } => self.session.state().run.is_none(),
+            Departure::Retention => self.session.is_idle(),
+        };
+        if !may_go {
+            // Whoever asked may have left.
+            let _ = leave.answer.send(Leaving::Stays);
+            return None;
+        }
+        self.shut(hub);
+        let farewell = self.session.depart(leave.departure.by(), self.world.clock.now());
+        let _ = leave.answer.send(Leaving::Left(farewell));
+        Some(Ended::Deleted)
+    }
+
+    /// Takes nothing any more, and passes on what has arrived.
+    fn shut(&mut self, hub: &Arc<Hub>) {
         self.control.close();
         self.commands.close();
         while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
             match *input {
                 LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
-                // Nobody is attached, so nobody can leave.
-                LaneInput::Gone(_) => {}
+                // Who is gone needs no word, the next life reads what was removed, and a dropped wish is looked at again.
+                LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
             }
         }
-        Some(Ended::Parked)
     }
 
     /// Commits everything, with a checkpoint and the exact end of the numbers in use.
     async fn flush(&mut self) -> Result<(), CommitError> {
-        while self.in_flight.is_some() || !self.gathering.is_empty() {
-            self.submit();
-            if let Some(in_flight) = &mut self.in_flight {
-                match (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)) {
-                    Ok(()) => self.committed(),
-                    Err(trouble) if self.has_failed_with(&trouble) => return Ok(()),
-                    Err(trouble) => return Err(trouble),
-                }
-            }
-        }
+        self.settle().await?;
         if self.has_failed() {
             return Ok(());
         }
@@ -54,6 +115,21 @@ impl Lane {
         // The last words of a daemon that stops; a session that merely leaves memory can wait for room.
         batch.urgent = self.world.closing.has_begun();
         self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Commits what has gathered, and lets what follows from it follow.
+    async fn settle(&mut self) -> Result<(), CommitError> {
+        while self.in_flight.is_some() || !self.gathering.is_empty() {
+            self.submit();
+            if let Some(in_flight) = &mut self.in_flight {
+                match (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)) {
+                    Ok(()) => self.committed(),
+                    Err(trouble) if self.has_failed_with(&trouble) => return Ok(()),
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn close(&mut self) -> Ended {

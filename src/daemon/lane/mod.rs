@@ -35,6 +35,7 @@ use storage::{Flight, Storage};
 use working::Work;
 
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
+pub use leaving::{Departure, Leave, Leaving};
 
 /// How a lane begins.
 #[derive(Debug)]
@@ -55,6 +56,8 @@ pub enum Beginning {
 pub enum Ended {
     /// Nothing happened for a while.
     Parked,
+    /// The session is deleted.
+    Deleted,
     /// The daemon stops.
     Closed,
     /// The journal did not take what happened; the session begins again from what it holds.
@@ -85,6 +88,10 @@ pub struct Lane {
     create: Option<Create>,
     /// Who is still to be taken over from the life before.
     inherited: Vec<Listener>,
+    /// The wish that the session is deleted.
+    leave: Option<Box<Leave>>,
+    /// How many bytes of events were kept since the last run was over.
+    grown: u64,
 }
 
 struct InFlight {
@@ -130,6 +137,8 @@ impl Lane {
             tickets: 0,
             create,
             inherited,
+            leave: None,
+            grown: 0,
         })
     }
 
@@ -152,6 +161,12 @@ impl Lane {
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
+            if let Some(leave) = self.leave.take() {
+                match Box::pin(self.depart(*leave, &hub)).await {
+                    Some(ended) => break ended,
+                    None => continue,
+                }
+            }
             match self.next().await {
                 Next::Input(input) => {
                     self.take(*input);
@@ -237,6 +252,9 @@ impl Lane {
         match input {
             LaneInput::Asked(asked) => self.asked(*asked),
             LaneInput::Gone(who) => self.gone(who),
+            LaneInput::Forget(floor) => self.session.forget(floor),
+            // One that takes the place of another answers it by dropping it.
+            LaneInput::Leave(leave) => self.leave = Some(leave),
         }
     }
 
@@ -337,6 +355,7 @@ impl Lane {
         drop(together);
         let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
         if let Some(block) = block {
+            self.grown += block.lines.len() as u64;
             self.feed.show(block);
         }
         for effect in doing {
@@ -345,6 +364,9 @@ impl Lane {
         if let Some((after, up_to)) = merge {
             // Nobody waits for it.
             drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
+        }
+        if run_ended {
+            self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
         }
     }
 

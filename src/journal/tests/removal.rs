@@ -78,3 +78,30 @@ async fn a_cut_history_says_so_and_goes_on() {
 async fn cut(place: &Place, up_to: u64) -> Seq {
     place.journal.cut("s1".into(), Seq::new(up_to), Now(1)).await.expect("an answer").expect("cut")
 }
+
+#[tokio::test]
+async fn what_was_merged_renamed_or_replaced_before_a_deletion_is_gone_as_well() {
+    let place = Place::with(Options { small_block: 100_000, ..Options::default() });
+    let secret = "a-word-that-was-written-over".repeat(100);
+    place.history("s2", &[(1, 300)]).await;
+    place.history("s1", &[]).await;
+    for seq in 1..60 {
+        let bytes = Bytes::from(format!("{{\"seq\":{seq},\"text\":\"{secret}\"}}\n"));
+        let block = Block { first: Seq::new(seq), last: Seq::new(seq), count: 1, bytes };
+        let checkpoint = Checkpoint { seq: Seq::new(seq), bytes: Bytes::from(secret.clone().repeat(9)) };
+        let mut batch = Batch { block: Some(block), checkpoint: Some(checkpoint), ..Batch::new("s1".into()) };
+        batch.meta = Some(Meta { summary: format!("{seq}{secret}"), ..meta("s1", seq) });
+        place.commit(batch).await.expect("kept");
+    }
+    place.journal.merge("s1".into(), Seq::new(60)).await.expect("an answer").expect("merged");
+    let last = Checkpoint { seq: Seq::new(59), bytes: Bytes::from_static(b"small") };
+    place.commit(Batch { checkpoint: Some(last), ..Batch::new("s1".into()) }).await.expect("kept");
+    place.commit(Batch { meta: Some(meta("s1", 60)), ..Batch::new("s1".into()) }).await.expect("kept");
+    place.journal.delete("s1".into()).await.expect("an answer").expect("deleted");
+    for entry in std::fs::read_dir(place.dir.path()).expect("the directory").flatten() {
+        let bytes = std::fs::read(entry.path()).expect("a file");
+        let count = bytes.windows(20).filter(|window| *window == &secret.as_bytes()[..20]).count();
+        assert_eq!(count, 0, "{:?} still holds it", entry.file_name());
+    }
+    assert_eq!(place.text("s2", 1 << 20).await, lines(1, 300).into_bytes());
+}

@@ -9,7 +9,7 @@ mod deciding;
 mod effects;
 mod running;
 
-use super::command::{Caller, Command, Rights, Snapshot};
+use super::command::{Caller, Command, Private, Rights, Snapshot};
 use super::effect::{Effect, Finish, Report, Ticket};
 use super::event::{Event, EventKind};
 use super::id::{GateId, ParticipantId, RunId, Seq};
@@ -158,6 +158,20 @@ impl Session {
     pub const fn release(&mut self) -> Seq {
         self.reserved = self.issued;
         self.issued
+    }
+
+    /// Notes that the events up to `floor` were removed on purpose: whoever has not seen them gets a gap.
+    pub fn forget(&mut self, floor: Seq) {
+        self.missing.floor = self.missing.floor.max(floor);
+        self.missing.holes.retain(|(_, until)| *until > floor);
+    }
+
+    /// Returns what everybody who listens is told when `by` has the session deleted, under the last number it ever has.
+    ///
+    /// It is not reserved: there is nothing left on disk that could issue it again.
+    pub fn depart(&mut self, by: &str, now: Now) -> Private {
+        self.issued = self.issued.next();
+        Private::Deleted { seq: self.issued, at: now, by: by.to_owned() }
     }
 
     /// Returns when the session wants to be woken, if ever.

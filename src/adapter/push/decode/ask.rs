@@ -40,6 +40,11 @@ pub enum Ask {
     ListProviders,
     /// How is the daemon?
     Metrics,
+    /// Is everything there that was ever kept?
+    CheckJournal {
+        /// Whether every event is to be looked at.
+        full: bool,
+    },
     /// Take no new runs, and exit when the running ones are over.
     Drain {
         /// How long they may take, in milliseconds.
@@ -104,6 +109,11 @@ pub enum SessionAsk {
     },
     /// Take no more messages.
     End,
+    /// Remove the session with everything of it.
+    Delete {
+        /// Whether it is only to be said what would be removed.
+        dry_run: bool,
+    },
 }
 
 /// How a session is to begin.

@@ -35,6 +35,7 @@ pub(super) fn read(
         PlainRequest::ListSessions => reader.list_sessions()?,
         PlainRequest::ListProviders => Ask::ListProviders,
         PlainRequest::GetMetrics => Ask::Metrics,
+        PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
         PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
@@ -137,6 +138,9 @@ impl Reader<'_, '_> {
                 SessionAsk::Rename { name: self.fields.text("name", self.name())? }
             }
             SessionRequest::EndSession => SessionAsk::End,
+            SessionRequest::DeleteSession => {
+                SessionAsk::Delete { dry_run: self.fields.flag("dryRun")?.unwrap_or(false) }
+            }
             SessionRequest::DetachSession => SessionAsk::Detach,
         })
     }

@@ -10,14 +10,17 @@ mod row;
 mod tests;
 
 pub use payload::{
-    Payload, accepted, approvals, attached, detached, draining, ended, hello, messages, metrics, pong,
-    prompted, providers, queue, queued, renamed, session_item, sessions, snapshot_payload, started, steered,
-    unqueued,
+    Payload, accepted, approvals, attached, deleted, detached, draining, ended, hello, journal_check,
+    messages, metrics, pong, prompted, providers, queue, queued, renamed, session_item, sessions,
+    snapshot_payload, started, steered, unqueued,
 };
-pub use row::{MessagePage, MessageRow, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
+pub use row::{
+    JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval, ProblemRow, Proof, ProviderRow,
+    Role, SessionRow,
+};
 
 use super::error::ErrorBody;
-use super::wire::event::Warning;
+use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
 use super::wire::text;
 use crate::kernel::command::{Gap, Phase, Private, Snapshot};
@@ -48,6 +51,10 @@ pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
     match private {
         Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
         Private::Snapshot { seq, at, snapshot } => snapshot_line(session, *seq, *at, snapshot, out),
+        Private::Deleted { seq, at, by } => {
+            let head = Head { session, run: None, seq: *seq, at: *at };
+            head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
+        }
     }
 }
 

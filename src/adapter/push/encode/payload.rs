@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::event::{OPTIONS, approval, details};
 use super::json;
-use super::row::{MessagePage, Metrics, PendingApproval, ProviderRow, Role, SessionRow};
+use super::row::{
+    JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow, ProviderRow, Role, SessionRow,
+};
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};
@@ -125,6 +127,11 @@ pub fn renamed() -> Payload {
 /// Answers `end_session`.
 pub fn ended() -> Payload {
     Payload::yes("ended")
+}
+
+/// Answers `delete_session`; without a deletion, with what there is to delete.
+pub fn deleted(deleted: bool, bytes: u64) -> Payload {
+    Payload::of(&wire::Deleted { deleted, bytes })
 }
 
 /// Answers `drain`.
@@ -255,6 +262,49 @@ pub fn metrics(metrics: &Metrics) -> Payload {
         memory_bytes: metrics.memory_bytes,
         draining: metrics.draining,
     })
+}
+
+/// Answers `check_journal`.
+pub fn journal_check(check: &JournalCheck) -> Payload {
+    Payload::of(&wire::JournalCheckItem {
+        schema: check.schema,
+        sessions: check.sessions,
+        used_bytes: check.used_bytes,
+        database_bytes: check.database_bytes,
+        log_bytes: check.log_bytes,
+        marks_bytes: check.marks_bytes,
+        set_aside_files: check.set_aside_files,
+        set_aside_bytes: check.set_aside_bytes,
+        set_aside_blocks: check.set_aside_blocks,
+        left_in_order: check.left_in_order,
+        marks_kept: check.marks_kept,
+        disk_full: check.disk_full,
+        sync_failed: check.sync_failed,
+        losses_total: check.losses_total,
+        losses: check.losses.iter().map(loss).collect(),
+        proof: check.proof.as_ref().map(|proof| wire::ProofItem {
+            sessions: proof.sessions,
+            bytes: proof.bytes,
+            found: proof.found.iter().map(loss).collect(),
+            problems_total: proof.problems_total,
+            problems: proof.problems.iter().map(problem).collect(),
+        }),
+    })
+}
+
+fn loss(loss: &LossRow) -> wire::LossItem<'_> {
+    wire::LossItem {
+        found_at: loss.at.0,
+        session_id: loss.session.as_ref().map(SessionId::as_str),
+        after_seq: loss.after.number(),
+        until_seq: loss.until.number(),
+        cause: &loss.cause,
+        detail: loss.detail.as_deref(),
+    }
+}
+
+fn problem(problem: &ProblemRow) -> wire::ProblemItem<'_> {
+    wire::ProblemItem { session_id: problem.session.as_str(), what: &problem.what }
 }
 
 fn repeated(repetition: Repetition) -> Option<bool> {

@@ -113,6 +113,84 @@ pub struct ProviderRow {
     pub default: bool,
 }
 
+/// What is known of the journal as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JournalCheck {
+    /// The schema of the database.
+    pub schema: i64,
+    /// How many sessions are stored.
+    pub sessions: u64,
+    /// How many bytes of the database hold something.
+    pub used_bytes: u64,
+    /// What the database takes.
+    pub database_bytes: u64,
+    /// What its log takes.
+    pub log_bytes: u64,
+    /// What the marks outside of it take.
+    pub marks_bytes: u64,
+    /// How many files were set aside because they could not be read.
+    pub set_aside_files: u64,
+    /// What those take.
+    pub set_aside_bytes: u64,
+    /// How many blocks were taken out of histories because they could not be proven.
+    pub set_aside_blocks: u64,
+    /// Whether the life before ended in good order.
+    pub left_in_order: bool,
+    /// Whether marks are kept outside the database.
+    pub marks_kept: bool,
+    /// Whether the disk is full.
+    pub disk_full: bool,
+    /// Whether a sync has failed, so that nothing is taken any more.
+    pub sync_failed: bool,
+    /// How many losses are written down.
+    pub losses_total: u64,
+    /// The newest of them, newest first.
+    pub losses: Vec<LossRow>,
+    /// What came of looking at every event, if that was asked for.
+    pub proof: Option<Proof>,
+}
+
+/// Events that are gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LossRow {
+    /// When that was found.
+    pub at: Now,
+    /// Of which session, where that is known.
+    pub session: Option<SessionId>,
+    /// The last position before them.
+    pub after: Seq,
+    /// The last position that may be lost.
+    pub until: Seq,
+    /// A word for what happened.
+    pub cause: String,
+    /// The particulars, where there are any.
+    pub detail: Option<String>,
+}
+
+/// What came of looking at every event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Proof {
+    /// How many sessions were looked at.
+    pub sessions: u64,
+    /// How many bytes of events.
+    pub bytes: u64,
+    /// What was found to be gone, newest first.
+    pub found: Vec<LossRow>,
+    /// How many sessions could not be looked at, or not mended.
+    pub problems_total: u64,
+    /// The first of them.
+    pub problems: Vec<ProblemRow>,
+}
+
+/// A session that could not be looked at, or not mended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProblemRow {
+    /// Which one.
+    pub session: SessionId,
+    /// What is wrong, for people.
+    pub what: String,
+}
+
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metrics {

@@ -59,7 +59,7 @@ payloads! {
         name: Text<'a>,
     }
 
-    /// `session_ended`
+    /// `session_ended` and `session_deleted`
     struct SessionEnded<'a> {
         by: Text<'a>,
     }

@@ -52,6 +52,7 @@ request_types!(
         ListApprovals = "list_approvals",
         ListProviders = "list_providers",
         GetMetrics = "get_metrics",
+        CheckJournal = "check_journal",
         Drain = "drain",
     }
 );
@@ -72,6 +73,7 @@ request_types!(
         GetSessionMessages = "get_session_messages",
         RenameSession = "rename_session",
         EndSession = "end_session",
+        DeleteSession = "delete_session",
     }
 );
 

@@ -173,6 +173,60 @@ payloads! {
         default: bool,
     }
 
+    /// `delete_session`
+    struct Deleted {
+        deleted: bool,
+        bytes: u64,
+    }
+
+    /// `check_journal`
+    struct JournalCheckItem<'a> {
+        schema: i64,
+        sessions: u64,
+        used_bytes: u64,
+        database_bytes: u64,
+        log_bytes: u64,
+        marks_bytes: u64,
+        set_aside_files: u64,
+        set_aside_bytes: u64,
+        set_aside_blocks: u64,
+        left_in_order: bool,
+        marks_kept: bool,
+        disk_full: bool,
+        sync_failed: bool,
+        losses_total: u64,
+        losses: Vec<LossItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        proof: Option<ProofItem<'a>>,
+    }
+
+    /// Events that are gone, as far as is known.
+    struct LossItem<'a> {
+        found_at: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<&'a str>,
+        after_seq: u64,
+        until_seq: u64,
+        cause: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    }
+
+    /// What came of looking at every event.
+    struct ProofItem<'a> {
+        sessions: u64,
+        bytes: u64,
+        found: Vec<LossItem<'a>>,
+        problems_total: u64,
+        problems: Vec<ProblemItem<'a>>,
+    }
+
+    /// A session that could not be looked at, or not mended.
+    struct ProblemItem<'a> {
+        session_id: &'a str,
+        what: &'a str,
+    }
+
     /// `get_metrics`
     struct MetricsItem<'a> {
         pid: u32,

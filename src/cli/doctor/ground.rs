@@ -1,0 +1,141 @@
+//! The ground that everything stands on: directories, the file system, locks, and what was left behind.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+
+use super::{Finding, os};
+use crate::cli::holdings::{self, Kind};
+use crate::cli::phrase::size;
+use crate::config::paths::{Paths, SocketPlace};
+
+/// How much room should be left.
+const ROOM: u64 = 1024 * 1024 * 1024;
+/// How much room must be left.
+const LEAST_ROOM: u64 = 64 * 1024 * 1024;
+
+/// Looks at the directories, and at the length of the socket's path, which was checked when it was worked out.
+pub(super) fn directories(paths: &Paths) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let socket = paths.socket.display();
+    found.push(Finding::ok("socket", format!("{socket}, {} bytes long", paths.socket.as_os_str().len())));
+    let own = [&paths.home, &paths.run, &paths.state, &paths.logs];
+    let chosen = paths.socket.parent().filter(|_| paths.socket_place == SocketPlace::Chosen);
+    let mut missing = Vec::new();
+    for directory in own.into_iter().map(|path| path.as_path()).chain(chosen) {
+        match directory_of_ours(directory) {
+            Some(finding) => found.push(finding),
+            None => missing.push(directory.display().to_string()),
+        }
+    }
+    if !missing.is_empty() {
+        found.push(Finding::ok("directories", format!("not there yet: {}", missing.join(", "))));
+    }
+    found
+}
+
+/// Looks at one directory; none when it is not there.
+fn directory_of_ours(directory: &Path) -> Option<Finding> {
+    const ABOUT: &str = "directories";
+    let name = directory.display();
+    let there = match fs::symlink_metadata(directory) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Finding::problem(ABOUT, format!("{name} cannot be looked at: {error}"))),
+    };
+    // The home itself may be a link, as people put it where there is room.
+    let there = if there.is_symlink() { fs::metadata(directory).unwrap_or(there) } else { there };
+    if !there.is_dir() {
+        let finding = Finding::problem(ABOUT, format!("{name} is not a directory"));
+        return Some(finding.with_remedy("move it away, or name another place in PUSH_HOME"));
+    }
+    Some(match os::access(&there) {
+        os::Access::Foreign => Finding::problem(ABOUT, format!("{name} belongs to another user"))
+            .with_remedy("`chown` it, or name another place in PUSH_HOME"),
+        os::Access::Open(mode) => {
+            Finding::problem(ABOUT, format!("{name} is open to other users (mode {mode:04o})"))
+                .with_remedy(format!("chmod 700 {name}"))
+        }
+        os::Access::Closed => Finding::ok(ABOUT, format!("{name} is yours alone")),
+    })
+}
+
+/// Looks at the file system under everything: whether it can be written, is local, and has room.
+pub(super) fn file_system(paths: &Paths) -> Vec<Finding> {
+    const ABOUT: &str = "file system";
+    let Some(place) = paths.state.ancestors().find(|path| path.exists()) else { return Vec::new() };
+    let name = place.display();
+    let Some(system) = os::file_system(place) else { return Vec::new() };
+    let elsewhere = "set PUSH_HOME to a directory on a local disk that can be written";
+    let mut found = Vec::new();
+    if system.read_only {
+        let text = format!("{name} is on a file system that is read-only: nothing can be stored");
+        found.push(Finding::problem(ABOUT, text).with_remedy(elsewhere));
+    }
+    if let Some(kind) = system.network {
+        let text = format!(
+            "{name} is on a network file system ({kind}), which cannot hold the journal's log safely"
+        );
+        found.push(Finding::problem(ABOUT, text).with_remedy(elsewhere));
+    }
+    let free = format!("{} free at {name}", size(system.free));
+    let remedy = "make room; `push delete --older-than 30d` removes old sessions";
+    found.push(match system.free {
+        0..LEAST_ROOM => Finding::problem(ABOUT, format!("only {free}")).with_remedy(remedy),
+        LEAST_ROOM..ROOM => Finding::note(ABOUT, format!("only {free}")).with_remedy(remedy),
+        ROOM.. => Finding::ok(ABOUT, free),
+    });
+    found
+}
+
+/// Looks at what a daemon that does not run has left, and says what could not be looked at.
+pub(super) fn without_daemon(paths: &Paths, full: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for lock in [&paths.lock, &paths.state.join("pushd.lock")] {
+        if is_held(lock) {
+            let holder = fs::read_to_string(&paths.pid).unwrap_or_default();
+            let holder = holder.trim();
+            let by = if holder.is_empty() { String::new() } else { format!(", maybe process {holder},") };
+            let text = format!("a daemon{by} holds {} and does not answer at the socket", lock.display());
+            found.push(
+                Finding::problem("daemon", text)
+                    .with_remedy("if PUSHD_SOCKET has changed, change it back; else end that process"),
+            );
+        }
+    }
+    let (files, bytes) = holdings::sum(&holdings::all(paths), Kind::Journal);
+    let holds = if files == 0 { "there is no journal".to_owned() } else { format!("{} stored", size(bytes)) };
+    let text = format!("pushd is not running; {holds}, and the journal was not looked into");
+    let start = "`push daemon start` starts it";
+    found.push(match (full && files > 0, files) {
+        (true, _) => Finding::problem("daemon", text).with_remedy(start),
+        (false, 0) => Finding::ok("daemon", "pushd is not running, and nothing is stored yet"),
+        (false, _) => Finding::note("daemon", text).with_remedy(start),
+    });
+    found
+}
+
+/// Names damaged journals that were set aside.
+pub(super) fn set_aside(paths: &Paths) -> Vec<Finding> {
+    let holdings = holdings::all(paths);
+    let (files, bytes) = holdings::sum(&holdings, Kind::SetAside);
+    if files == 0 {
+        return Vec::new();
+    }
+    let names = holdings.iter().filter(|holding| holding.kind == Kind::SetAside);
+    let names: Vec<_> = names.filter_map(|holding| holding.path.file_name()?.to_str()).collect();
+    let text = format!(
+        "files of a damaged journal were set aside in {}: {} ({})",
+        paths.state.display(),
+        names.join(", "),
+        size(bytes)
+    );
+    let remedy = "what could be read was taken over; remove them when nothing in them is wanted any more";
+    vec![Finding::note("set aside", text).with_remedy(remedy)]
+}
+
+/// Tells whether another process holds a lock.
+fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}

@@ -1,0 +1,212 @@
+//! What the daemon says of its journal, as findings.
+//!
+//! A loss cannot be undone. One that was found in the last seven days is a problem, as the disk may be failing and somebody
+//! should look at it; after that it is a note, and it goes with its session. What a loss of power took, and what was removed
+//! on purpose, is a note from the beginning: nothing is wrong with the disk.
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::cli::phrase::{field, size};
+use crate::cli::sessions::age;
+
+/// For how long a loss is a problem, in milliseconds.
+const FRESH: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Judges what `check_journal` answered.
+pub(super) fn judge(check: &Value, now: u64) -> Vec<Finding> {
+    let mut found = vec![overview(check)];
+    found.extend(state(check));
+    let losses = list(check, "losses");
+    found.extend(losses.iter().map(|loss| lost(loss, now)));
+    let listed = losses.len() as u64;
+    let total = number(check, "lossesTotal");
+    if total > listed {
+        found.push(Finding::note("losses", format!("{} older ones are not listed", total - listed)));
+    }
+    if total == 0 {
+        found.push(Finding::ok("losses", "none is known"));
+    }
+    let blocks = number(check, "setAsideBlocks");
+    if blocks > 0 {
+        let text = format!("{blocks} damaged parts of histories are kept out of use in the journal");
+        found
+            .push(Finding::note("set aside", text).with_remedy("they go with their sessions: `push delete`"));
+    }
+    found.extend(check.get("proof").into_iter().flat_map(proven));
+    found
+}
+
+fn overview(check: &Value) -> Finding {
+    let schema = number(check, "schema");
+    let text = format!(
+        "{} sessions, {} in use (database {}, log {}, marks {}), schema {}.{}",
+        number(check, "sessions"),
+        size(number(check, "usedBytes")),
+        size(number(check, "databaseBytes")),
+        size(number(check, "logBytes")),
+        size(number(check, "marksBytes")),
+        schema / 1000,
+        schema % 1000,
+    );
+    Finding::ok("journal", text)
+}
+
+fn state(check: &Value) -> Vec<Finding> {
+    const ABOUT: &str = "journal";
+    let mut found = Vec::new();
+    if flag(check, "diskFull") {
+        let text = "the disk is full: nothing new is kept until there is room";
+        let remedy = "make room; `push delete --older-than 30d` removes old sessions";
+        found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
+    }
+    if flag(check, "syncFailed") {
+        let text = "a sync to disk has failed: nothing is kept any more, and what is there can be read";
+        let remedy = "check the disk (the system's log says more), then `push daemon restart`";
+        found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
+    }
+    if !flag(check, "marksKept") {
+        let text = "the marks outside the database cannot be kept: a shortened history may go unnoticed";
+        let remedy = "check the disk (the system's log says more), then `push daemon restart`";
+        found.push(Finding::problem(ABOUT, text).with_remedy(remedy));
+    }
+    if !flag(check, "leftInOrder") {
+        let text = "the last daemon was killed, or the machine stopped under it; its sessions were looked at";
+        found.push(Finding::note(ABOUT, text));
+    }
+    found
+}
+
+fn lost(loss: &Value, now: u64) -> Finding {
+    const ABOUT: &str = "losses";
+    let (session, cause, detail) = (field(loss, "sessionId"), field(loss, "cause"), field(loss, "detail"));
+    let (after, until) = (number(loss, "afterSeq"), number(loss, "untilSeq"));
+    let since = now.saturating_sub(number(loss, "foundAt"));
+    let what = match (session.as_str(), cause.as_str()) {
+        ("", _) => "it is not known which events are lost".to_owned(),
+        (session, "session") => format!("{session} is missing as a whole, up to event {until}"),
+        (session, "power") => {
+            format!("{session} may have lost events {} to {until} when the machine stopped", after + 1)
+        }
+        (session, _) => format!("{session} has lost events {} to {until} ({cause})", after + 1),
+    };
+    let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+    let text = format!("{what}{detail}, found {} ago", age(since));
+    match cause.as_str() {
+        "power" | "retention" => Finding::note(ABOUT, text),
+        _ if since >= FRESH => Finding::note(ABOUT, text),
+        _ => Finding::problem(ABOUT, text).with_remedy(
+            "check the disk and the system's log; the rest of the session is there, and this becomes a note after 7 days",
+        ),
+    }
+}
+
+fn proven(proof: &Value) -> Vec<Finding> {
+    const ABOUT: &str = "every event";
+    let (sessions, bytes) = (number(proof, "sessions"), size(number(proof, "bytes")));
+    let problems = list(proof, "problems");
+    let mut found: Vec<_> = problems
+        .iter()
+        .map(|problem| {
+            let text = format!("{}: {}", field(problem, "sessionId"), field(problem, "what"));
+            Finding::problem(ABOUT, text)
+                .with_remedy("`push daemon logs` may say more; `push delete` removes the session")
+        })
+        .collect();
+    let unlisted = number(proof, "problemsTotal").saturating_sub(problems.len() as u64);
+    if unlisted > 0 {
+        found.push(Finding::problem(ABOUT, format!("{unlisted} more sessions could not be looked at")));
+    }
+    let lost = list(proof, "found").len();
+    let looked = format!("{sessions} sessions with {bytes} were looked at");
+    found.push(match (lost, found.is_empty()) {
+        (0, true) => Finding::ok(ABOUT, format!("{looked}, and everything is there")),
+        (0, false) => Finding::note(ABOUT, looked),
+        (_, _) => Finding::note(ABOUT, format!("{looked}; {lost} losses above are new")),
+    });
+    found
+}
+
+fn number(object: &Value, name: &str) -> u64 {
+    object.get(name).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn flag(object: &Value, name: &str) -> bool {
+    object.get(name).and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
+    object.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Level;
+    use super::*;
+
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+
+    #[test]
+    fn a_sound_journal_is_ok() {
+        let found = judge(&sound(), 0);
+        assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
+        assert_eq!(
+            found[0].text,
+            "2 sessions, 1.0 KiB in use (database 2.0 KiB, log 0 B, marks 192 B), schema 1.1"
+        );
+    }
+
+    #[test]
+    fn what_keeps_the_journal_from_working_is_a_problem_with_a_remedy() {
+        for (name, value) in [("diskFull", true), ("syncFailed", true), ("marksKept", false)] {
+            let mut check = sound();
+            check[name] = json!(value);
+            let problems: Vec<_> =
+                judge(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
+            assert_eq!(problems.len(), 1, "{name}");
+            assert!(problems[0].remedy.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_loss_names_its_session_and_its_range_and_is_a_problem_while_it_is_fresh() {
+        let loss =
+            json!({"foundAt": DAY, "sessionId": "sess_1", "afterSeq": 9, "untilSeq": 12, "cause": "damage"});
+        let fresh = lost(&loss, 2 * DAY);
+        assert_eq!((fresh.level, fresh.text.as_str()), {
+            (Level::Problem, "sess_1 has lost events 10 to 12 (damage), found 1d ago")
+        });
+        assert_eq!(lost(&loss, 9 * DAY).level, Level::Note);
+        let mut power = loss.clone();
+        power["cause"] = json!("power");
+        assert_eq!(lost(&power, 2 * DAY).level, Level::Note);
+        let whole =
+            json!({"foundAt": DAY, "afterSeq": 0, "untilSeq": 12, "cause": "database", "detail": "why"});
+        assert_eq!(lost(&whole, DAY).text, "it is not known which events are lost: why, found 0s ago");
+    }
+
+    #[test]
+    fn looking_at_everything_says_what_came_of_it() {
+        let mut check = sound();
+        check["proof"] =
+            json!({"sessions": 2, "bytes": 1024, "found": [], "problemsTotal": 0, "problems": []});
+        let last = judge(&check, 0).pop();
+        assert_eq!(last.map(|last| last.text).as_deref(), {
+            Some("2 sessions with 1.0 KiB were looked at, and everything is there")
+        });
+        check["proof"]["problems"] = json!([{"sessionId": "sess_1", "what": "cannot be read"}]);
+        check["proof"]["problemsTotal"] = json!(3);
+        let problems: Vec<_> =
+            judge(&check, 0).into_iter().filter(|finding| finding.level == Level::Problem).collect();
+        assert_eq!(problems[0].text, "sess_1: cannot be read");
+        assert_eq!(problems[1].text, "2 more sessions could not be looked at");
+    }
+
+    fn sound() -> Value {
+        json!({"schema": 1001, "sessions": 2, "usedBytes": 1024, "databaseBytes": 2048, "logBytes": 0,
+            "marksBytes": 192, "setAsideFiles": 0, "setAsideBytes": 0, "setAsideBlocks": 0, "leftInOrder": true,
+            "marksKept": true, "diskFull": false, "syncFailed": false, "lossesTotal": 0, "losses": []})
+    }
+}

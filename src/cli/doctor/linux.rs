@@ -1,0 +1,46 @@
+//! Kinds of file systems as Linux tells them apart.
+
+use std::path::Path;
+
+use nix::sys::statfs::statfs;
+
+/// Names the file system at a path, if it is one of those that reach over a network.
+pub(super) fn network(path: &Path) -> Option<&'static str> {
+    let kind = statfs(path).ok()?.filesystem_type().0;
+    // Only the lower half is the number; the type differs between machines.
+    name(kind as u64 & 0xffff_ffff)
+}
+
+fn name(magic: u64) -> Option<&'static str> {
+    NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
+}
+
+/// The numbers that the kernel gives to file systems of other machines.
+const NETWORK: &[(u64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0102_1997, "9P"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x564c, "NCP"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_of_another_machine_is_known_by_its_number() {
+        assert_eq!(name(0x6969), Some("NFS"));
+        assert_eq!(name(0xff53_4d42), Some("CIFS"));
+        assert_eq!(name(0xef53), None, "ext4");
+        assert_eq!(network(Path::new("/proc")), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! Owners, modes and file systems as Unix has them.
+
+#[cfg(not(target_os = "linux"))]
+#[path = "posix.rs"]
+mod kind;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod kind;
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::geteuid;
+
+/// Who may use a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Its owner alone, who asks.
+    Closed,
+    /// Others too, by its mode.
+    Open(u32),
+    /// It is somebody else's.
+    Foreign,
+}
+
+/// What a file system is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileSystem {
+    /// How many bytes may still be written.
+    pub(super) free: u64,
+    /// Whether nothing may be written.
+    pub(super) read_only: bool,
+    /// Its name, if it is one of those that reach over a network.
+    pub(super) network: Option<&'static str>,
+}
+
+/// Tells who may use a directory.
+pub(super) fn access(there: &Metadata) -> Access {
+    if there.uid() != geteuid().as_raw() {
+        Access::Foreign
+    } else if there.mode() & 0o077 != 0 {
+        Access::Open(there.mode() & 0o7777)
+    } else {
+        Access::Closed
+    }
+}
+
+/// Looks at the file system at a path; none where the system does not say.
+pub(super) fn file_system(path: &Path) -> Option<FileSystem> {
+    let found = statvfs(path).ok()?;
+    // Their types differ from system to system.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not so on every Unix")]
+    let free = (found.blocks_available() as u64).saturating_mul(found.fragment_size() as u64);
+    let read_only = found.flags().contains(FsFlags::ST_RDONLY);
+    Some(FileSystem { free, read_only, network: kind::network(path) })
+}

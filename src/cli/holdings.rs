@@ -1,0 +1,101 @@
+//! What lies in the state and log directories: ours by its name, or somebody else's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::config::paths::Paths;
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The journal and what belongs to it.
+    Journal,
+    /// A damaged journal that was set aside.
+    SetAside,
+    /// A log.
+    Log,
+    /// A lock, which is never removed: removing a lock lets two hold it.
+    Lock,
+    /// Not ours.
+    Foreign,
+}
+
+/// A file in one of the directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// Where.
+    pub(crate) path: PathBuf,
+    /// What.
+    pub(crate) kind: Kind,
+    /// How large.
+    pub(crate) bytes: u64,
+}
+
+/// Returns what there is; a directory that cannot be read counts as empty.
+pub(crate) fn all(paths: &Paths) -> Vec<Holding> {
+    let mut found = within(&paths.state, in_state);
+    found.extend(within(&paths.logs, in_logs));
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+/// Adds up what is of a kind: how many files, how many bytes.
+pub(crate) fn sum(holdings: &[Holding], kind: Kind) -> (usize, u64) {
+    let of_kind = holdings.iter().filter(|holding| holding.kind == kind);
+    of_kind.fold((0, 0), |(files, bytes), holding| (files + 1, bytes.saturating_add(holding.bytes)))
+}
+
+fn within(directory: &Path, kind: fn(&str) -> Kind) -> Vec<Holding> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let holding = |entry: fs::DirEntry| {
+        let there = entry.metadata().ok();
+        let is_file = there.as_ref().is_some_and(fs::Metadata::is_file);
+        let name = entry.file_name();
+        Holding {
+            path: entry.path(),
+            kind: name.to_str().filter(|_| is_file).map_or(Kind::Foreign, kind),
+            bytes: there.map_or(0, |there| there.len()),
+        }
+    };
+    entries.map(holding).collect()
+}
+
+fn in_state(name: &str) -> Kind {
+    match name {
+        "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" => Kind::Journal,
+        "pushd.lock" => Kind::Lock,
+        _ if name.starts_with("pushd.db.damaged-") => Kind::SetAside,
+        // Left by a salvage that was cut short.
+        _ if name.starts_with("pushd.db.salvage-") => Kind::SetAside,
+        _ => Kind::Foreign,
+    }
+}
+
+fn in_logs(name: &str) -> Kind {
+    let number = name.strip_prefix("pushd.").and_then(|rest| rest.strip_suffix(".log"));
+    let is_full = number.is_some_and(|number| number.parse::<u32>().is_ok());
+    if name == "pushd.log" || is_full { Kind::Log } else { Kind::Foreign }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_is_known_by_its_name() {
+        for (name, kind) in [
+            ("pushd.db", Kind::Journal),
+            ("pushd.db-wal", Kind::Journal),
+            ("pushd.marks", Kind::Journal),
+            ("pushd.db.damaged-12-wal", Kind::SetAside),
+            ("pushd.lock", Kind::Lock),
+            ("pushd.db.backup", Kind::Foreign),
+            ("notes", Kind::Foreign),
+        ] {
+            assert_eq!(in_state(name), kind, "{name}");
+        }
+        assert_eq!(["pushd.log", "pushd.3.log", "pushd.x.log", "my.log"].map(in_logs), {
+            [Kind::Log, Kind::Log, Kind::Foreign, Kind::Foreign]
+        });
+    }
+}

@@ -1,0 +1,201 @@
+//! Requests of whoever looks after the journal: deleting a session, and looking whether everything is there.
+//!
+//! Nobody waits for them but who asked: they read in slices, and hold no session up.
+
+use std::sync::Arc;
+
+use tracing::{error, info};
+
+use super::hub::removal::DeleteError;
+use super::lane::Departure;
+use super::server::Server;
+use crate::adapter::push::encode::{self, JournalCheck, LossRow, Payload, ProblemRow, Proof};
+use crate::adapter::push::error::{Code, ErrorBody};
+use crate::journal::{Found, Journal, Lines, ReadError, Walk};
+use crate::kernel::id::{Seq, SessionId};
+
+/// Deletes a session, or says what that would remove.
+pub(super) async fn delete(
+    server: &Server,
+    id: &SessionId,
+    by: &str,
+    dry_run: bool,
+) -> Result<Payload, ErrorBody> {
+    if dry_run {
+        let bytes = server.hub().weigh(id).await.map_err(|error| refusal(id, &error))?;
+        return Ok(encode::deleted(false, bytes));
+    }
+    let departure = Departure::Asked { by: by.to_owned() };
+    let bytes = server.hub().delete(id, departure).await.map_err(|error| refusal(id, &error))?;
+    info!(session = %id, bytes, by, "session deleted");
+    Ok(encode::deleted(true, bytes))
+}
+
+fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
+    match error {
+        DeleteError::NotFound => {
+            ErrorBody::lasting(Code::SessionNotFound, format!("there is no session {id}"))
+        }
+        DeleteError::Active => ErrorBody::passing(Code::RunInProgress, error.to_string()),
+        DeleteError::Closing | DeleteError::Read(_) | DeleteError::Journal(_) => {
+            ErrorBody::passing(Code::InternalError, error.to_string())
+        }
+    }
+}
+
+/// Says how the journal is; in full, every event of it is proven first, as long as `is_wanted` holds.
+pub(super) async fn check(
+    server: &Arc<Server>,
+    full: bool,
+    is_wanted: impl Fn() -> bool + Send,
+) -> Result<Payload, ErrorBody> {
+    let world = server.hub().world();
+    let proof = if full {
+        tokio::select! {
+            proof = prove(&world.journal, is_wanted) => Some(proof.map_err(unreadable)?),
+            () = world.closing.wait() => {
+                return Err(ErrorBody::passing(Code::InternalError, "the daemon is stopping; try again later"));
+            }
+        }
+    } else {
+        None
+    };
+    let mut check = describe(&world.journal).await.map_err(unreadable)?;
+    check.proof = proof;
+    Ok(encode::journal_check(&check))
+}
+
+async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {
+    let (survey, sizes, stats) = (journal.survey().await?, journal.sizes(), journal.stats());
+    Ok(JournalCheck {
+        schema: survey.schema,
+        sessions: survey.sessions,
+        used_bytes: survey.used,
+        database_bytes: sizes.database,
+        log_bytes: sizes.log,
+        marks_bytes: sizes.marks,
+        set_aside_files: sizes.set_aside_files,
+        set_aside_bytes: sizes.set_aside,
+        set_aside_blocks: survey.set_aside_blocks,
+        left_in_order: journal.was_left_in_order(),
+        marks_kept: stats.marked,
+        disk_full: stats.full,
+        sync_failed: stats.failed,
+        losses_total: survey.losses,
+        losses: rows(journal.losses(LISTED).await?),
+        proof: None,
+    })
+}
+
+/// Looks at every event of every session; what is missing is mended and said.
+async fn prove(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<Proof, ReadError> {
+    let before = journal.survey().await?.newest_loss;
+    let mut proof = Proof::default();
+    for session in shortened(journal).await? {
+        if let Err(error) = journal.mend(session.clone()).await {
+            note(&mut proof, session, &error.to_string());
+        }
+    }
+    let mut walk = Some(Walk::default());
+    while let Some(from) = walk {
+        let (sessions, next) = journal.walk(from, SLICE).await?;
+        walk = next;
+        for session in sessions {
+            if !is_wanted() {
+                return Ok(proof);
+            }
+            proof.sessions += 1;
+            match prove_session(journal, &session).await {
+                Ok(bytes) => proof.bytes = proof.bytes.saturating_add(bytes),
+                // It was deleted meanwhile.
+                Err(Unproven::Read(ReadError::NoSuchSession { .. })) => {}
+                Err(error) => note(&mut proof, session, &error.to_string()),
+            }
+        }
+    }
+    proof.found = rows(journal.losses_since(before, LISTED).await?);
+    Ok(proof)
+}
+
+/// Why the whole of a session could not be proven.
+#[derive(Debug, thiserror::Error)]
+enum Unproven {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("its checkpoint is damaged; what was removed from its history cannot be made up for")]
+    Checkpoint,
+}
+
+/// Reads the history of a session page by page, which proves it, and returns how many bytes it has.
+async fn prove_session(journal: &Journal, session: &SessionId) -> Result<u64, Unproven> {
+    let (mut seen, mut bytes) = (Seq::ZERO, 0_u64);
+    let mut spent: Option<Lines> = None;
+    loop {
+        let page = journal.lines(session.clone(), seen, PAGE_BYTES, spent.take()).await?;
+        bytes = bytes.saturating_add(page.bytes.len() as u64);
+        let more = page.more && page.last > seen;
+        seen = page.last;
+        spent = Some(page);
+        if !more {
+            break;
+        }
+    }
+    if journal.checkpoint_stands(session.clone()).await? { Ok(bytes) } else { Err(Unproven::Checkpoint) }
+}
+
+/// After an end in disorder: finds the sessions that are shorter than they should be, before anybody opens them.
+pub(super) async fn find_shortened(journal: &Journal) {
+    if journal.was_left_in_order() {
+        return;
+    }
+    let found = match shortened(journal).await {
+        Ok(found) => found,
+        Err(error) => return error!(%error, "cannot tell whether sessions are shorter than they should be"),
+    };
+    for session in found {
+        if let Err(error) = journal.mend(session.clone()).await {
+            error!(%session, %error, "a session is shorter than it should be, and could not be mended");
+        }
+    }
+    info!("every session was held against its mark");
+}
+
+async fn shortened(journal: &Journal) -> Result<Vec<SessionId>, ReadError> {
+    let (mut found, mut walk) = (Vec::new(), Some(Walk::default()));
+    while let Some(from) = walk {
+        let (sessions, next) = journal.walk_shortened(from, SLICE).await?;
+        found.extend(sessions);
+        walk = next;
+    }
+    Ok(found)
+}
+
+fn note(proof: &mut Proof, session: SessionId, what: &str) {
+    proof.problems_total += 1;
+    if proof.problems.len() < LISTED as usize {
+        proof.problems.push(ProblemRow { session, what: what.to_owned() });
+    }
+}
+
+fn rows(found: Vec<Found>) -> Vec<LossRow> {
+    let row = |found: Found| LossRow {
+        at: found.at,
+        session: Some(found.session).filter(|session| !session.is_empty()).map(SessionId::from),
+        after: found.after,
+        until: found.until,
+        cause: found.cause,
+        detail: Some(found.detail).filter(|detail| !detail.is_empty()),
+    };
+    found.into_iter().map(row).collect()
+}
+
+fn unreadable(error: ReadError) -> ErrorBody {
+    ErrorBody::passing(Code::InternalError, format!("the journal cannot be read: {error}"))
+}
+
+/// How many losses, and how many problems, are listed.
+const LISTED: u32 = 100;
+/// How many sessions are passed in one read.
+const SLICE: u32 = 4_096;
+/// How much of a history is proven in one read.
+const PAGE_BYTES: usize = 256 * 1024;

@@ -1,0 +1,267 @@
+//! Looking over the journal as a whole: how large things are, which sessions are old, whether everything is there.
+//!
+//! It only reads, and in slices: nothing that must be written waits for it. What turns out to be missing or damaged is
+//! for [`Journal::mend`].
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::error::ReadError;
+use super::marks::Marks;
+use super::mend::Known;
+use super::record::Found;
+use super::{DATABASE, Journal, MARKS, check, reader, row};
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::time::Now;
+
+/// How much a session holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weight {
+    /// The bytes of its events.
+    pub bytes: u64,
+    /// How many events there are.
+    pub events: u64,
+    /// Everything up to there can go, and what follows is as much as was to be kept; zero when nothing is too much.
+    pub surplus: Seq,
+    /// Whether its last meta says that a run is unfinished.
+    pub active: bool,
+}
+
+/// How far a walk over all sessions has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walk(i64);
+
+/// What there is, as of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survey {
+    /// The schema of the database, a thousand times its major number plus its minor one.
+    pub schema: i64,
+    /// How many sessions are stored.
+    pub sessions: u64,
+    /// How many bytes of the database hold something.
+    pub used: u64,
+    /// How many blocks were taken out of histories because they could not be proven.
+    pub set_aside_blocks: u64,
+    /// How many losses are written down.
+    pub losses: u64,
+    /// The number of the newest of them.
+    pub newest_loss: i64,
+}
+
+/// What the files take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// The database.
+    pub database: u64,
+    /// Its log.
+    pub log: u64,
+    /// The marks outside of it.
+    pub marks: u64,
+    /// How many files were set aside because they could not be read.
+    pub set_aside_files: u64,
+    /// What those take.
+    pub set_aside: u64,
+}
+
+impl Journal {
+    /// Lists sessions without an unfinished run, those first to which nothing has happened for the longest time.
+    ///
+    /// `after` is the last entry of the list before.
+    pub async fn idle(
+        &self,
+        after: Option<(Now, SessionId)>,
+        limit: u32,
+    ) -> Result<Vec<(Now, SessionId)>, ReadError> {
+        self.shared.readers.run(move |connection| idle(connection, after.as_ref(), limit)).await
+    }
+
+    /// Returns how many bytes of the database hold something.
+    pub async fn used(&self) -> Result<u64, ReadError> {
+        self.shared.readers.run(|connection| Ok(used(connection)?)).await
+    }
+
+    /// Weighs the events of a session, and says what is too much if `keep` bytes are to stay; `None` if it is not there.
+    pub async fn weigh(&self, session: SessionId, keep: u64) -> Result<Option<Weight>, ReadError> {
+        self.shared.readers.run(move |connection| weigh(connection, &session, keep)).await
+    }
+
+    /// Names the next sessions of a walk, and where it goes on.
+    pub async fn walk(&self, from: Walk, limit: u32) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
+        self.shared.readers.run(move |connection| walk(connection, from, limit, |_| Ok(true))).await
+    }
+
+    /// Names those among the next `limit` sessions of a walk that are shorter than they should be.
+    ///
+    /// Sessions that were written in this life are passed over: they were looked at when they were loaded.
+    pub async fn walk_shortened(
+        &self,
+        from: Walk,
+        limit: u32,
+    ) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
+        let marks = self.shared.marks.clone();
+        let job = move |connection: &Connection| {
+            walk(connection, from, limit, |passed| is_shortened(connection, passed, &marks))
+        };
+        self.shared.readers.run(job).await
+    }
+
+    /// Tells whether the checkpoint of a session is what was written; one that has none has nothing wrong.
+    pub async fn checkpoint_stands(&self, session: SessionId) -> Result<bool, ReadError> {
+        self.shared.readers.run(move |connection| checkpoint_stands(connection, &session)).await
+    }
+
+    /// Says what there is.
+    pub async fn survey(&self) -> Result<Survey, ReadError> {
+        self.shared.readers.run(survey).await
+    }
+
+    /// Lists what was lost and found since the loss numbered `since`, the newest first.
+    pub async fn losses_since(&self, since: i64, limit: u32) -> Result<Vec<Found>, ReadError> {
+        self.shared.readers.run(move |connection| reader::losses(connection, since, limit)).await
+    }
+
+    /// Returns what the files take.
+    pub fn sizes(&self) -> Sizes {
+        let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        let (database, log) = (size(&self.shared.database), size(&self.shared.log));
+        let mut sizes = Sizes { database, log, ..Sizes::default() };
+        let Some(directory) = self.shared.database.parent() else { return sizes };
+        sizes.marks = size(&directory.join(MARKS));
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().and_then(|name| name.strip_prefix(DATABASE)?.strip_prefix(DAMAGED)).is_some() {
+                sizes.set_aside_files += 1;
+                sizes.set_aside = sizes.set_aside.saturating_add(size(&entry.path()));
+            }
+        }
+        sizes
+    }
+}
+
+/// What follows the name of a database in that of one that was set aside.
+const DAMAGED: &str = ".damaged-";
+
+fn idle(
+    connection: &Connection,
+    after: Option<&(Now, SessionId)>,
+    limit: u32,
+) -> Result<Vec<(Now, SessionId)>, ReadError> {
+    let (time, id) = after.map_or((-1, ""), |(Now(time), id)| (row::signed(*time), id.as_str()));
+    connection
+        .prepare_cached(
+            "SELECT updated_at, id FROM session WHERE (updated_at, id) > (?1, ?2) AND active_run IS NULL
+             ORDER BY updated_at, id LIMIT ?3",
+        )?
+        .query_map(params![time, id, limit], |row| {
+            Ok((Now(row::unsigned(row.get(0)?)), SessionId::from(row.get::<_, String>(1)?)))
+        })?
+        .collect::<rusqlite::Result<_>>()
+        .map_err(ReadError::Sqlite)
+}
+
+fn used(connection: &Connection) -> rusqlite::Result<u64> {
+    let moment = connection.unchecked_transaction()?;
+    let number = |pragma| moment.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    Ok(row::unsigned(pages.saturating_mul(number("page_size")?)))
+}
+
+fn weigh(connection: &Connection, session: &SessionId, keep: u64) -> Result<Option<Weight>, ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let found: Option<(i64, bool)> = moment
+        .prepare_cached("SELECT key, active_run IS NOT NULL FROM session WHERE id = ?1")?
+        .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((key, active)) = found else { return Ok(None) };
+    let mut weight = Weight { bytes: 0, events: 0, surplus: Seq::ZERO, active };
+    // The length stands at the beginning of a row, so that the bytes themselves are not read.
+    let mut statement = moment.prepare_cached(
+        "SELECT last, count, length(bytes) FROM block WHERE session = ?1 ORDER BY first DESC",
+    )?;
+    let mut rows = statement.query([key])?;
+    while let Some(row) = rows.next()? {
+        let (last, count): (i64, i64) = (row.get(0)?, row.get(1)?);
+        weight.bytes = weight.bytes.saturating_add(row::unsigned(row.get(2)?));
+        weight.events = weight.events.saturating_add(row::unsigned(count));
+        if weight.bytes > keep && weight.surplus == Seq::ZERO {
+            weight.surplus = Seq::new(row::unsigned(last));
+        }
+    }
+    Ok(Some(weight))
+}
+
+/// What a walk passes.
+struct Passed {
+    session: SessionId,
+    key: i64,
+    reserved: i64,
+    life: i64,
+    reached: i64,
+}
+
+fn walk(
+    connection: &Connection,
+    Walk(from): Walk,
+    limit: u32,
+    chosen: impl Fn(&Passed) -> Result<bool, ReadError>,
+) -> Result<(Vec<SessionId>, Option<Walk>), ReadError> {
+    let moment = connection.unchecked_transaction()?;
+    let mut statement = moment.prepare_cached(
+        "SELECT key, id, reserved, life,
+                coalesce((SELECT last FROM block WHERE session = key ORDER BY first DESC LIMIT 1), 0)
+         FROM session WHERE key > ?1 ORDER BY key LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![from, limit])?;
+    let (mut sessions, mut passed, mut last) = (Vec::new(), 0, from);
+    while let Some(row) = rows.next()? {
+        let session = SessionId::from(row.get::<_, String>(1)?);
+        let (key, reserved, life, reached) = (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        let next = Passed { session, key, reserved, life, reached };
+        (passed, last) = (passed + 1, key);
+        if chosen(&next)? {
+            sessions.push(next.session);
+        }
+    }
+    Ok((sessions, (passed == limit).then_some(Walk(last))))
+}
+
+fn is_shortened(connection: &Connection, passed: &Passed, marks: &Marks) -> Result<bool, ReadError> {
+    let Passed { session, key, reserved, life, reached } = passed;
+    if row::unsigned(*life) == marks.life() {
+        return Ok(false);
+    }
+    let known = Known::from_row(connection, session, (*key, *reserved, *life), marks)?;
+    Ok(known.misses(row::unsigned(*reached)).is_some())
+}
+
+fn checkpoint_stands(connection: &Connection, session: &SessionId) -> Result<bool, ReadError> {
+    let found: Option<(i64, i64, Vec<u8>)> = connection
+        .prepare_cached(
+            "SELECT seq, checksum, bytes FROM checkpoint WHERE session = (SELECT key FROM session WHERE id = ?1)",
+        )?
+        .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    Ok(found.is_none_or(|(seq, checksum, bytes)| {
+        check::checkpoint(session, row::unsigned(seq), &bytes) == row::short(checksum)
+    }))
+}
+
+fn survey(connection: &Connection) -> Result<Survey, ReadError> {
+    let used = used(connection)?;
+    let moment = connection.unchecked_transaction()?;
+    let (losses, newest_loss) =
+        moment.query_row("SELECT count(*), coalesce(max(key), 0) FROM loss", [], |row| {
+            Ok((row::unsigned(row.get(0)?), row.get(1)?))
+        })?;
+    let count = |query| moment.query_row(query, [], |row| row.get(0).map(row::unsigned));
+    Ok(Survey {
+        schema: moment.pragma_query_value(None, "user_version", |row| row.get(0))?,
+        sessions: count("SELECT sessions FROM tally")?,
+        used,
+        set_aside_blocks: count("SELECT count(*) FROM set_aside")?,
+        losses,
+        newest_loss,
+    })
+}

@@ -1,0 +1,282 @@
+//! Looking after what is stored: `push delete`, `push purge` and `push doctor`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use nix::unistd::geteuid;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use super::home::{Home, Running, Said, is_alive, until};
+use super::skip::skip;
+
+#[test]
+fn a_deleted_session_is_really_gone() {
+    let home = Home::new();
+    home.ok(&["run", "--name", "planted-name", "Planted-words.\n\n$ echo planted-output"]);
+    home.ok(&["run", "$ echo kept"]);
+    let kept = home.json(&["show", "@last", "--json"])["sessionId"].clone();
+    let all = home.json(&["sessions", "--json"]);
+    let gone = all["sessions"][1]["sessionId"].as_str().unwrap();
+    assert!(home.holds("state", "lanted-"));
+    let said = home.push(&["delete", gone]);
+    assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "nobody agreed: {said:?}");
+    assert!(said.err.contains("--yes"), "{said:?}");
+    assert!(home.holds("state", "lanted-"));
+    let said = home.push(&["delete", &gone[5..], gone, "--yes", "--json"]).json();
+    assert_eq!((&said["deleted"][0]["sessionId"], &said["skipped"]), (&json!(gone), &json!([])));
+    assert_eq!(said["deleted"].as_array().unwrap().len(), 1, "it was named twice");
+    assert_eq!(said["bytes"], said["deleted"][0]["bytes"]);
+    assert!(!home.holds("state", "lanted-") && !home.holds("logs", "lanted-"));
+    assert_eq!(home.json(&["sessions", "--json"])["sessions"][0]["sessionId"], kept);
+    for words in [&["show", gone][..], &["log", gone], &["delete", gone, "--yes"], &["send", gone, "x"]] {
+        let said = home.push(words);
+        assert_eq!(said.code, Some(1), "{words:?}: {said:?}");
+        assert!(said.err.contains("no session"), "{words:?}: {said:?}");
+    }
+    assert_eq!(home.push(&["delete", "nothing", "--yes"]).code, Some(1));
+    home.ok(&["delete", "@last", "--yes"]);
+    assert_eq!(home.ok(&["sessions"]), "");
+}
+
+#[test]
+fn old_sessions_are_deleted_and_those_at_work_are_named() {
+    let home = Home::new();
+    home.ok(&["run", "$ echo one"]);
+    let busy = home.detached("$? echo two");
+    home.until_asked();
+    let none = home.json(&["delete", "--older-than", "1h", "--yes", "--json"]);
+    assert_eq!(none, json!({"deleted": [], "skipped": [], "bytes": 0}));
+    let said = home.push(&["delete", "--older-than", "0m", "--yes", "--json"]);
+    assert_eq!(said.code, Some(1), "one stayed: {said:?}");
+    assert!(said.err.contains(&busy) && said.err.contains("cancel it first"), "{said:?}");
+    let report = said.json();
+    assert_eq!(report["deleted"].as_array().unwrap().len(), 1);
+    assert_eq!(report["skipped"][0]["sessionId"], busy.as_str());
+    let left = home.json(&["sessions", "--json"]);
+    assert_eq!(left["sessions"].as_array().unwrap().len(), 1);
+    home.ok(&["cancel", &busy]);
+    home.push(&["wait", &busy]);
+    home.ok(&["delete", &busy, "--yes"]);
+}
+
+#[test]
+fn who_watches_a_session_that_is_deleted_is_told() {
+    let home = Home::new();
+    home.ok(&["run", "$ echo one"]);
+    let mut log = home.start(&["log", "--follow"]);
+    log.until_line("success");
+    home.ok(&["delete", "@last", "--yes"]);
+    let said = log.said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("was deleted"), "{said:?}");
+}
+
+#[test]
+fn the_log_of_a_cut_session_shows_what_is_left() {
+    let home = Home::with(&[("PUSH_SESSION_BYTES", "400000"), ("PUSH_PARK_SECONDS", "0.05")]);
+    home.ok(&["run", "$ seq 200000"]);
+    until("the session to be parked", || home.ok(&["daemon", "status"]).contains("(0 in memory)"));
+    home.ok(&["run", "--session", "@last", "$ echo newest"]);
+    until("the oldest events to be cut", || !home.ok(&["log"]).contains("\n  1\n  2\n"));
+    let log = home.ok(&["log"]);
+    assert!(log.contains("  200000\n") && log.ends_with("success: 1 step done\n"), "{}", log.len());
+    assert!(log.contains("  newest\n"));
+    let events = home.push(&["log", "--jsonl"]).events();
+    assert!(events[0]["seq"].as_u64() > Some(1), "{}", events[0]);
+    assert_eq!(events.last().unwrap()["type"], "run_complete");
+    assert_eq!(home.push(&["doctor"]).code, Some(0));
+}
+
+#[test]
+fn a_purge_leaves_nothing_of_ours_and_everything_else() {
+    let home = Home::new();
+    home.ok(&["run", "Planted.\n\n$ echo planted-output"]);
+    let said = home.push(&["purge"]);
+    assert_eq!(said.code, Some(64), "nobody agreed: {said:?}");
+    let session = home.detached("$? echo asked");
+    home.until_asked();
+    let said = home.push(&["purge", "--yes"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("1 of your runs"), "{said:?}");
+    assert_eq!(home.json(&["show", &session, "--json"])["state"], "awaiting_approval");
+    fs::write(home.push_path("state/pushd.db.damaged-7"), "planted-output").unwrap();
+    fs::write(home.push_path("state/my-notes"), "mine").unwrap();
+    fs::write(home.push_path("logs/my.log"), "mine").unwrap();
+    let pid = home.daemon_pid();
+    let said = home.push(&["purge", "--yes", "--force"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.err.contains("my-notes is not pushd's") && said.err.contains("my.log"), "{said:?}");
+    assert!(!is_alive(pid));
+    assert_eq!(names(&home, "state"), ["my-notes", "pushd.lock"]);
+    assert_eq!(names(&home, "logs"), ["my.log"]);
+    assert!(!home.holds("state", "lanted"));
+    // Without a daemon there is nothing left to remove, and the next one begins afresh.
+    home.ok(&["purge", "--yes"]);
+    assert!(home.daemon().is_none());
+    assert_eq!(home.ok(&["sessions"]), "");
+    home.ok(&["run", "$ true"]);
+}
+
+#[test]
+fn a_purge_does_not_touch_what_a_daemon_at_another_socket_uses() {
+    let home = Home::new();
+    home.ok(&["run", "$ echo planted-output"]);
+    let mut command = home.command(&["purge", "--yes"]);
+    let other = home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+    command.env("PUSHD_SOCKET", other.join("x.sock"));
+    let said = Running::start(command).said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("another daemon holds"), "{said:?}");
+    assert!(home.ok(&["log", "@last"]).contains("planted-output"));
+}
+
+#[test]
+fn a_doctor_finds_nothing_wrong_where_nothing_is() {
+    let home = Home::new();
+    let said = home.push(&["doctor"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("pushd is not running, and nothing is stored yet"), "{said:?}");
+    assert!(!home.push_path("").exists(), "looking has left something behind");
+    home.ok(&["run", "$ true"]);
+    for words in [&["doctor"][..], &["doctor", "--full"]] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+        // How much room there is, is the machine's.
+        let mut lines = said.out.lines().filter(|line| !line.contains("free at"));
+        assert!(lines.all(|line| line.starts_with("ok  ")), "{}", said.out);
+    }
+    let said = home.json(&["doctor", "--full", "--json"]);
+    assert_eq!((&said["ok"], &said["journal"]["proof"]["sessions"]), (&json!(true), &json!(1)));
+    home.ok(&["daemon", "stop"]);
+    let said = home.push(&["doctor"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("note     daemon: pushd is not running; "), "{}", said.out);
+    assert_eq!(home.push(&["doctor", "--full"]).code, Some(1), "what was asked for was not done");
+    assert!(home.daemon().is_none(), "it starts none");
+}
+
+#[test]
+fn a_doctor_names_what_was_lost() {
+    let home = Home::new();
+    home.ok(&["run", "$ seq 60000"]);
+    let session = home.json(&["show", "--json"])["sessionId"].clone();
+    home.ok(&["daemon", "stop"]);
+    let database = Connection::open(home.push_path("state/pushd.db")).unwrap();
+    let (first, last): (i64, i64) = database
+        .query_row("SELECT first, last FROM block ORDER BY first LIMIT 1 OFFSET 2", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    database.execute("UPDATE block SET bytes = zeroblob(length(bytes)) WHERE first = ?1", [first]).unwrap();
+    drop(database);
+    fs::write(home.push_path("state/pushd.db.damaged-7"), "set aside").unwrap();
+    home.ok(&["daemon", "start"]);
+    let said = home.push(&["doctor", "--full"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let line =
+        format!("problem  losses: {} has lost events {first} to {last} (damage)", session.as_str().unwrap());
+    assert!(said.out.contains(&line), "{}", said.out);
+    assert!(said.out.contains("pushd.db.damaged-7 (9 B)"), "{}", said.out);
+    let again = home.push(&["doctor", "--json"]);
+    assert_eq!(again.code, Some(1), "it is named for a while");
+    let level = |said: &Said, about: &str| {
+        let said = said.json();
+        let findings = said["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["about"] == about).unwrap_or_default()["level"].clone()
+    };
+    assert_eq!(level(&again, "losses"), "problem");
+    // Beside a set-aside file a deletion cannot promise that nothing is left.
+    let deleted = home.push(&["delete", "@last", "--yes"]);
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    assert!(deleted.err.contains("may still hold what was deleted"), "{deleted:?}");
+    let after = home.push(&["doctor", "--json"]);
+    assert_eq!((after.code, level(&after, "losses")), (Some(0), json!("ok")), "{after:?}");
+}
+
+#[test]
+fn a_doctor_says_what_is_wrong_with_directories_and_the_socket() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    home.ok(&["daemon", "stop"]);
+    fs::set_permissions(home.push_path("state"), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = home.push(&["doctor"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("is open to other users (mode 0755)\n         chmod 700 "), "{}", said.out);
+    fs::set_permissions(home.push_path("state"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(home.push(&["doctor"]).code, Some(0));
+    let mut command = home.command(&["doctor"]);
+    command.env("PUSHD_SOCKET", home.path().join("x".repeat(120)));
+    let said = Running::start(command).said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("problem  paths: ") && said.out.contains("PUSHD_SOCKET"), "{}", said.out);
+    home.ok(&["daemon", "start"]);
+    let other = home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = home.command(&["doctor"]);
+    command.env("PUSHD_SOCKET", other.join("x.sock"));
+    let said = Running::start(command).said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("holds") && said.out.contains("does not answer"), "{}", said.out);
+}
+
+#[test]
+fn a_doctor_tells_a_read_only_home() {
+    let home = Home::new();
+    let inside = format!(
+        "mount -t tmpfs -o ro none '{0}' && exec '{1}' doctor",
+        home.path().display(),
+        env!("CARGO_BIN_EXE_push")
+    );
+    let mut arguments = vec!["--mount"];
+    if !geteuid().is_root() {
+        arguments.extend(["--user", "--map-root-user"]);
+    }
+    let can =
+        Command::new("unshare").args(&arguments).args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return skip("a read-only file system cannot be mounted here");
+    }
+    arguments.extend(["/bin/sh", "-c", &inside]);
+    let said = Running::start(home.program("unshare", &arguments)).said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.out.contains("read-only: nothing can be stored") && said.out.contains("PUSH_HOME"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn for_programs_every_finding_has_its_level() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    let said = home.json(&["doctor", "--json"]);
+    let findings = said["findings"].as_array().unwrap();
+    assert!(findings.len() > 5, "{said}");
+    for finding in findings {
+        assert!(["ok", "note", "problem"].contains(&finding["level"].as_str().unwrap()), "{finding}");
+        assert!(finding["about"].is_string() && finding["text"].is_string(), "{finding}");
+    }
+    assert_ne!(said["journal"], Value::Null);
+}
+
+fn names(home: &Home, below: &str) -> Vec<String> {
+    let entries = fs::read_dir(home.push_path(below)).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+impl Home {
+    /// Whether a file in a directory of pushd holds a word.
+    fn holds(&self, below: &str, word: &str) -> bool {
+        fs::read_dir(self.push_path(below)).unwrap().flatten().any(|entry| {
+            let bytes = fs::read(entry.path()).unwrap_or_default();
+            bytes.windows(word.len()).any(|window| window == word.as_bytes())
+        })
+    }
+}
