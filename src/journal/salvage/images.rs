@@ -131,8 +131,8 @@ impl Images {
             // The first page begins with the head of the file.
             Spot::Page(0) => image.starts_with(MAGIC) && image.len() == self.page_size,
             Spot::Page(page) => {
-                let maps =
-                    page.checked_sub(1).is_some_and(|page| page as usize % (self.page_size / 5 + 1) == 0);
+                let apart = self.page_size / 5 + 1;
+                let maps = (page as usize).wrapping_sub(1).is_multiple_of(apart);
                 image.len() == self.page_size
                     && (self.unused.contains(&page)
                         || record::is_plausible(image, self.pages)

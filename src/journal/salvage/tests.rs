@@ -182,11 +182,16 @@ async fn what_was_not_committed_is_not_found() {
     let end = *commits.last().expect("the log has a commit");
     let start = commits.iter().rev().nth(1).map_or(0, |before| before + 1);
     assert!(end > start, "the last transaction has several frames");
-    let whole = model.found(&model.database, &model.log, Rows::Exact);
-    let cut = model.found(&model.database, &model.log[..32 + end * (PAGE + 24)], Rows::Exact);
-    let without = model.found(&model.database, &model.log[..32 + start * (PAGE + 24)], Rows::Exact);
-    assert!(cut.events < whole.events);
-    assert_eq!(cut.events, without.events, "half a transaction is none");
+    let whole = &model.log[..32 + (end + 1) * (PAGE + 24)];
+    let all = model.found(&model.database, whole, Rows::Exact);
+    let without = model.found(&model.database, &whole[..32 + start * (PAGE + 24)], Rows::Exact);
+    assert!(without.events < all.events);
+    let mut unmarked = whole.to_vec();
+    unmarked[32 + end * (PAGE + 24) + 4..][..4].fill(0);
+    for log in [&unmarked[..], &whole[..32 + end * (PAGE + 24)]] {
+        let found = model.found(&model.database, log, Rows::Exact);
+        assert_eq!(found.events, without.events, "half a transaction is none");
+    }
 }
 
 #[test]
@@ -225,6 +230,21 @@ fn the_history_is_the_chain_that_reaches_furthest() {
         choose(&with(&[splice, lost, after]))[8..],
         [(17, 18), (19, 20), (4_097, 4_099)],
         "a splice stays"
+    );
+    let longer = Head { last: 25, ..splice };
+    assert_eq!(choose(&with(&[splice, longer]))[8..], [(17, 18), (19, 25)], "nothing is taken twice");
+    let mut heads = with(&[Head { count: 0, ..small[4] }]);
+    heads.sort_unstable();
+    let chosen = chain::history(100, &heads);
+    assert_eq!(chosen.len(), 9);
+    assert_eq!(chosen.iter().filter(|at| heads[**at].count == 0).count(), 1, "what was given up stays so");
+    let removed = Head { count: 0, ..block(0, 10, 100, 105) };
+    assert_eq!(choose(&with(&[removed]))[..2], [(0, 10), (11, 12)], "what was removed does not return");
+    let removed_first = Head { count: 0, ..block(0, 4, 100, 102) };
+    assert_eq!(
+        choose(&with(&[removed_first, removed]))[..2],
+        [(0, 10), (11, 12)],
+        "nor what was removed later"
     );
     let chosen = [&small[8], &after];
     assert!(chain::is_passed_over(chosen.into_iter(), 20));

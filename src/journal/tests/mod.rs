@@ -1,5 +1,6 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
+mod anywhere;
 mod commit;
 mod damage;
 mod disk;
@@ -55,7 +56,8 @@ impl Place {
         let ground = Ground::real(dir.path());
         let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let journal = Journal::start(&ground, connection, options, Box::new(sync)).expect("a journal");
+        let begun = Begun::on(&ground, &connection, &options, None).expect("a life");
+        let journal = Journal::start(ground, connection, options, begun, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
 

@@ -126,14 +126,20 @@ impl Tape {
         Self { recording: disk.into_recording(), story, model }
     }
 
-    /// Chooses when the power goes, often right after an answer.
+    /// Chooses when the power goes, often right after an answer or after the journal was opened.
     fn cut(&self, random: &mut Random) -> usize {
-        let answers: Vec<usize> =
-            self.story.entries.iter().filter_map(|entry| entry.answer.as_ref().map(|(at, _)| *at)).collect();
+        let entries = self.story.entries.iter();
+        let answers: Vec<usize> = entries.filter_map(|entry| Some(entry.answer.as_ref()?.0)).collect();
+        let opened: Vec<usize> = self.story.floors.iter().map(|(at, _)| *at).collect();
         let length = self.recording.ops.len();
-        match random.pick(&answers) {
-            Some(at) if random.one_in(2) => (at + random.below(3) as usize).min(length),
-            Some(_) | None => random.below(length as u64 + 1) as usize,
+        let moments = match random.below(6) {
+            0 => &opened[..],
+            1..=3 => &answers[..],
+            _ => &[],
+        };
+        match random.pick(moments) {
+            Some(at) => (at + random.below(3) as usize).min(length),
+            None => random.below(length as u64 + 1) as usize,
         }
     }
 }

@@ -18,7 +18,8 @@ async fn everything_comes_back_byte_for_byte() {
     let place = Place { dir, journal };
     assert_eq!(place.journal.stats().sessions, 40);
     let stored = place.journal.load("s7".into()).await.expect("readable").expect("there");
-    assert_eq!((stored.token_hash, stored.reserved), ([7; 32], Seq::new(4_096)));
+    assert_eq!(stored.token_hash, [7; 32]);
+    assert!(stored.reserved >= Seq::new(4_096));
     place.commit(synced(appending("s7", 5_000, 5_000))).await.expect("the history goes on");
     assert!(place.journal.started_by_key("start 5").await.expect("readable").is_some());
     let created = place.commit(created("s99")).await;
@@ -72,6 +73,24 @@ async fn a_lost_row_is_made_anew_by_the_name_known_outside() {
 }
 
 #[tokio::test]
+async fn a_row_with_a_changed_name_is_not_taken() {
+    let place = Place::new();
+    place.commit(created("sess_lonely")).await.expect("kept");
+    place.commit(created("sess_other")).await.expect("kept");
+    let dir = crashed(place).await;
+    let path = dir.path().join(DATABASE);
+    let mut file = std::fs::read(&path).expect("a file");
+    // In its row the name stands before the digest of the token; the indexes hold it as well.
+    let row = [&b"sess_lonely"[..], &[7; 32]].concat();
+    let at = file.windows(row.len()).position(|part| part == row).expect("the row");
+    file[at + 10] ^= 1;
+    std::fs::write(&path, file).expect("damaged");
+    let report = salvage(dir.path()).expect("salvaged");
+    assert_eq!((report.sessions, report.sessions_without_row), (1, 0));
+    assert!(rows(&path)["session 2"].contains("sess_other"));
+}
+
+#[tokio::test]
 async fn nothing_of_a_deleted_session_comes_back() {
     let (dir, before) = filled(20).await;
     let deleted = |key: i64| key % 2 == 0;
@@ -90,6 +109,32 @@ async fn nothing_of_a_deleted_session_comes_back() {
     }
     let file = std::fs::read(&path).expect("a file");
     assert!(!file.windows(7).any(|part| part == b"start 4"), "not even in a free page");
+}
+
+#[tokio::test]
+async fn what_was_cut_or_is_known_to_be_lost_does_not_return() {
+    let place = Place::new();
+    let ranges: Vec<_> = (1..=60).map(|seq| (seq, seq)).collect();
+    place.history("s1", &ranges).await;
+    place.history("s2", &ranges[..9]).await;
+    let checkpoint = Some(Checkpoint { seq: Seq::new(40), bytes: Bytes::from_static(b"state") });
+    place.commit(Batch { checkpoint, ..Batch::new("s1".into()) }).await.expect("kept");
+    // A copy of what is cut stays behind in the log, as after a crash.
+    let before = tempfile::tempdir().expect("a directory");
+    copy(place.dir.path(), before.path());
+    let floor = place.journal.cut("s1".into(), Seq::new(30), Now(9)).await.expect("an answer").expect("cut");
+    assert_eq!(floor, Seq::new(30));
+    place.beside().execute_batch("DELETE FROM block WHERE session = 2 AND first = 5").expect("damaged");
+    let shapes = (place.shape("s1").await, place.shape("s2").await);
+    assert_eq!(shapes.0[0], (0, -30));
+    assert_eq!(shapes.1[4], (-5, -5), "{:?}", shapes.1);
+    let dir = crashed(place).await;
+    std::fs::copy(before.path().join(LOG), dir.path().join(LOG)).expect("the old log");
+    let report = salvage(dir.path()).expect("salvaged");
+    assert_eq!((report.sessions, report.checkpoints), (2, 1));
+    let journal = Journal::open(dir.path(), Options::default()).expect("opens");
+    let place = Place { dir, journal };
+    assert_eq!((place.shape("s1").await, place.shape("s2").await), shapes);
 }
 
 #[tokio::test]

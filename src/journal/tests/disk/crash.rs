@@ -185,12 +185,15 @@ impl Image {
         }
         let loose = self.later.iter().all(|later| later.fate != Fate::Certain);
         if loose && !shrunk && bytes.len() > self.durable.len() {
-            let grown = (bytes.len() - self.durable.len()) as u64;
+            let (sectors, grown) = (bytes.len() / SECTOR, (bytes.len() - self.durable.len()) / SECTOR);
             match random.below(6) {
                 // The length is that of an earlier moment.
-                0 => bytes.truncate(self.durable.len() + random.below(grown) as usize),
+                0 => bytes.truncate((sectors * SECTOR).max(self.durable.len())),
+                1 => bytes.truncate(
+                    self.durable.len().max((sectors - random.below(grown as u64 + 1) as usize) * SECTOR),
+                ),
                 // The length is that of a later moment, and nothing was written there.
-                1 => bytes.resize(bytes.len() + random.below(3 * 4096) as usize, 0),
+                2 => bytes.resize(bytes.len() + random.below(3 * 4096) as usize, 0),
                 _ => {}
             }
         }

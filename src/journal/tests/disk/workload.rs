@@ -65,7 +65,7 @@ impl Workload {
                 self.restore();
                 return driver.reopen();
             }
-            12 => {
+            12..=13 => {
                 self.restore();
                 return driver.rise();
             }
