@@ -239,9 +239,7 @@ pub(super) fn lines(
         return Err(ReadError::NoSuchSession { session: session.clone() });
     };
     page.last = after;
-    let fits =
-        |page: &Lines, size| page.bytes.is_empty() || page.bytes.len().saturating_add(size) <= page.limit;
-    let read = walk(&moment, session, key, after, &mut page, fits, |page, numbers, bytes| {
+    let read = walk(&moment, session, key, after, |numbers, bytes| {
         if page.bytes.is_empty() {
             page.first = Seq::new(numbers.first);
             // What a small page does not need is not taken: there may be many.
@@ -249,10 +247,13 @@ pub(super) fn lines(
         }
         page.last = Seq::new(numbers.last);
         page.bytes.extend_from_slice(bytes);
+        // Reading the next one to see that it does not fit would be in vain.
+        page.more = page.bytes.len().saturating_add(bytes.len()) > page.limit;
+        if page.more { Walk::Stop } else { Walk::On }
     });
     match read {
         Err(ReadError::Damaged { .. }) if !page.bytes.is_empty() => page.more = true,
-        other => page.more = other? == Walk::Stopped,
+        other => other?,
     }
     Ok(page)
 }
@@ -355,63 +356,58 @@ fn blocks(
     after: Seq,
     max_bytes: usize,
 ) -> Result<Page, ReadError> {
-    let mut page = (Page { blocks: Vec::new(), more: false }, 0_usize);
-    let fits = |(page, read): &(Page, usize), size: usize| {
-        page.blocks.is_empty() || read.saturating_add(size) <= max_bytes
-    };
-    let walked = walk(connection, session, key, after, &mut page, fits, |(page, read), numbers, bytes| {
-        *read = read.saturating_add(bytes.len());
+    let mut page = Page { blocks: Vec::new(), more: false };
+    let mut size = 0_usize;
+    walk(connection, session, key, after, |numbers, bytes| {
+        size = size.saturating_add(bytes.len());
+        page.more = size > max_bytes && !page.blocks.is_empty();
+        if page.more {
+            return Walk::Stop;
+        }
         page.blocks.push(Block {
             first: Seq::new(numbers.first),
             last: Seq::new(numbers.last),
             count: numbers.count,
             bytes: Bytes::copy_from_slice(bytes),
         });
+        Walk::On
     })?;
-    let (mut page, _) = page;
-    page.more = walked == Walk::Stopped;
     Ok(page)
 }
 
-/// How a walk ended.
-#[derive(PartialEq, Eq)]
+/// Whether a walk goes on.
 enum Walk {
-    /// At the end of the history.
-    Ended,
-    /// At a block that did not fit.
-    Stopped,
+    On,
+    Stop,
 }
 
-/// Gives the blocks with events after `after` in order to whoever reads them, and proves each, beginning with its tie to
-/// the block before; one that does not fit by its size is not read.
-fn walk<T>(
+/// Shows the blocks with events after `after` in order and proves each, beginning with its tie to the block before.
+fn walk(
     connection: &Connection,
     session: &SessionId,
     key: i64,
     after: Seq,
-    into: &mut T,
-    fits: impl Fn(&T, usize) -> bool,
-    take: impl Fn(&mut T, &Numbers, &[u8]),
-) -> Result<Walk, ReadError> {
+    mut take: impl FnMut(&Numbers, &[u8]) -> Walk,
+) -> Result<(), ReadError> {
     let (start, mut prev) = start(connection, session, key, after)?;
     let mut statement = connection.prepare_cached(
-        "SELECT first, last, count, prev, checksum, seal, bytes, length(bytes)
+        "SELECT first, last, count, prev, checksum, seal, bytes
          FROM block WHERE session = ?1 AND first >= ?2 ORDER BY first",
     )?;
     let mut rows = statement.query(params![key, start])?;
     while let Some(row) = rows.next()? {
-        if !fits(into, usize::try_from(row.get::<_, i64>(7)?).unwrap_or(usize::MAX)) {
-            return Ok(Walk::Stopped);
-        }
         let (numbers, seal) = row::numbers(row)?;
         let bytes = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
         if !numbers.prove(session, seal, prev, bytes) {
             return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
         }
         prev = numbers.checksum;
-        take(into, &numbers, bytes);
+        match take(&numbers, bytes) {
+            Walk::On => {}
+            Walk::Stop => break,
+        }
     }
-    Ok(Walk::Ended)
+    Ok(())
 }
 
 /// Finds where to begin so as to read what follows `after`, and the chain up to there.

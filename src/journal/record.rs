@@ -300,9 +300,9 @@ pub struct Lines {
     pub last: Seq,
     /// The events.
     pub bytes: Vec<u8>,
-    /// Whether further events followed when the page was read.
+    /// Whether further events may follow.
     pub more: bool,
-    /// How many bytes fit, but for a block that is larger.
+    /// About how many bytes fit, but for a block that is larger.
     pub(super) limit: usize,
     pub(super) room: Room,
 }
