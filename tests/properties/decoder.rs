@@ -70,6 +70,7 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
             .with("prefix", prefix.as_deref()),
         Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
         Ask::Metrics => Outgoing::metrics(),
+        Ask::CheckJournal { full } => Outgoing::check_journal(*full),
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
         Ask::Ping | Ask::ListProviders => return None,
@@ -120,6 +121,8 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
         SessionAsk::Snapshot => Outgoing::session_snapshot(id),
         SessionAsk::Rename { name } => Outgoing::rename_session(id, name),
         SessionAsk::End => Outgoing::end_session(id),
+        SessionAsk::Delete { dry_run: true } => Outgoing::weigh_session(id),
+        SessionAsk::Delete { dry_run: false } => Outgoing::delete_session(id),
         SessionAsk::Detach | SessionAsk::Messages { .. } => return None,
     })
 }
