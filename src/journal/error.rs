@@ -38,6 +38,8 @@ pub enum OpenError {
     Foreign {
         /// The database.
         path: PathBuf,
+        /// Whose it says it is.
+        owner: i64,
     },
     /// The file is no database, or a broken one.
     #[error("{} cannot be read as a database", .path.display())]

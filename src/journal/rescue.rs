@@ -213,17 +213,20 @@ fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     let ours = marks.schema_before();
     match error {
         OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
-        // Marks of ours stand beside it: it was one.
-        OpenError::Foreign { .. } => ours.is_some(),
-        OpenError::Newer { .. } => {
-            ours.is_some_and(|ours| ours / schema::MAJOR <= schema::NEWEST / schema::MAJOR)
-        }
+        // Marks of ours stand beside it, and one bit is all that tells it from one of ours.
+        OpenError::Foreign { owner, .. } => ours.is_some() && is_flipped(*owner, schema::OWNER),
+        OpenError::Newer { found, .. } => ours.is_some_and(|ours| is_flipped(*found, ours)),
         OpenError::Sqlite { source, .. } => {
             ours.is_some() && source.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown)
         }
         OpenError::Begin { error, .. } => error.is_corrupt(),
         OpenError::Io { .. } | OpenError::NoLog { .. } => false,
     }
+}
+
+/// Tells whether one changed bit makes one number of the other: a newer program's number differs by more.
+const fn is_flipped(one: i64, other: i64) -> bool {
+    (one ^ other).count_ones() == 1
 }
 
 fn with_outside<T>(
