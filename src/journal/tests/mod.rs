@@ -5,6 +5,7 @@ mod commit;
 mod damage;
 mod disk;
 mod faults;
+mod lines;
 mod merge;
 mod open;
 mod power;
