@@ -6,6 +6,7 @@ mod damage;
 mod disk;
 mod faults;
 mod inspect;
+mod lines;
 mod merge;
 mod open;
 mod power;

@@ -1,0 +1,69 @@
+//! Pages of lines: the same history as in pages of blocks, large for a few and small for the rest.
+
+use super::*;
+
+#[tokio::test]
+async fn lines_are_the_history_from_every_position_however_large_the_pages() {
+    // Some can be merged, some have gaps between them.
+    let ranges: Vec<_> = (1..=30).chain((20..=60).map(|half| 2 * half)).map(|seq| (seq, seq)).collect();
+    for (page_bytes, small) in [(1, 1), (40, 40), (200, 40), (1 << 20, 1 << 20)] {
+        let place = Place::with(Options { page_bytes, large_pages: 2, ..Options::default() });
+        place.history("s1", &ranges).await;
+        let whole = place.text("s1", usize::MAX).await;
+        let merged = place.journal.merge("s1".into(), Seq::new(25)).await.expect("an answer");
+        merged.expect("merged");
+        for seen in 0..=121 {
+            let missed: usize =
+                ranges.iter().filter(|(seq, _)| *seq > seen).map(|(seq, _)| lines(*seq, *seq).len()).sum();
+            let read = read_on(&place, seen, small).await;
+            assert!(read.ends_with(&whole[whole.len() - missed..]), "after {seen} in pages of {page_bytes}");
+            assert!(whole.ends_with(&read), "after {seen} in pages of {page_bytes}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn few_pages_are_large_at_once() {
+    let place = Place::with(Options { page_bytes: 1 << 20, large_pages: 2, ..Options::default() });
+    place.history("s1", &[(1, 1), (2, 2), (3, 3)]).await;
+    let page = async |spent| place.journal.lines("s1".into(), Seq::ZERO, 1, spent).await.expect("a page");
+    let (one, other, third) = (page(None).await, page(None).await, page(None).await);
+    assert_eq!((one.is_large(), other.is_large(), third.is_large()), (true, true, false));
+    assert_eq!((one.last, third.last), (Seq::new(3), Seq::new(1)));
+    assert_eq!((one.more, third.more), (false, true));
+    let again = page(Some(other)).await;
+    assert!(again.is_large() && again.bytes == one.bytes, "a spent page lends its memory and its right");
+    assert!(!page(Some(third)).await.is_large());
+    drop(one);
+    assert!(page(None).await.is_large(), "a page that is gone makes room");
+}
+
+#[tokio::test]
+async fn what_precedes_damage_is_served_and_what_follows_is_mended() {
+    let place = Place::new();
+    place.history("s1", &[(1, 1), (2, 2), (3, 3), (4, 4)]).await;
+    place.beside().execute("UPDATE block SET bytes = x'00' WHERE first = 3", []).expect("damage");
+    let page = place.journal.lines("s1".into(), Seq::ZERO, 1 << 20, None).await.expect("a page");
+    assert_eq!((page.bytes, page.last, page.more), (lines(1, 2).into_bytes(), Seq::new(2), true));
+    let page = place.journal.lines("s1".into(), Seq::new(2), 1 << 20, None).await.expect("mended");
+    assert_eq!((page.first, page.last), (Seq::new(3), Seq::new(4)));
+    assert!(
+        page.bytes.ends_with(lines(4, 4).as_bytes()) && page.bytes.len() > lines(4, 4).len(),
+        "what was lost is said"
+    );
+}
+
+/// Reads everything after `seen`, each page in the memory of the one before.
+async fn read_on(place: &Place, seen: u64, small: usize) -> Vec<u8> {
+    let (mut text, mut after, mut spent) = (Vec::new(), Seq::new(seen), None);
+    loop {
+        let page = place.journal.lines("s1".into(), after, small, spent.take()).await.expect("a page");
+        assert!(page.bytes.is_empty() || page.last > after, "a page leads on");
+        text.extend_from_slice(&page.bytes);
+        if !page.more {
+            return text;
+        }
+        after = page.last;
+        spent = Some(page);
+    }
+}
