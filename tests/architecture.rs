@@ -172,15 +172,19 @@ fn the_documented_table_is_the_one_that_is_held() {
 
 #[test]
 fn every_test_that_a_promise_names_exists() {
-    let page = fs::read_to_string(root().join("docs/security.md")).expect("docs/security.md is there");
     let mut files = Vec::new();
     read(&root().join("src"), "", &mut files);
     read(&root().join("tests"), "", &mut files);
-    let (_, promises) =
-        page.split_once("## Promises and their tests").expect("the page ends with its promises");
-    let rows: Vec<&str> =
-        promises.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
-    assert!(!rows.is_empty(), "no row of docs/security.md names a test");
+    let mut rows = Vec::new();
+    for page in ["docs/security.md", "docs/reliability.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let (_, promises) =
+            text.split_once("## Promises and their tests").expect("the page ends with its promises");
+        let found = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+        let before = rows.len();
+        rows.extend(found.map(str::to_owned));
+        assert!(rows.len() > before, "no row of {page} names a test");
+    }
     for row in rows {
         let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
         for name in tests.split('`').skip(1).step_by(2) {

@@ -121,3 +121,29 @@ fn replayed(daemon: &Daemon, session: &str) -> Vec<Value> {
     }
     events
 }
+
+/// The fixture was written by the daemon of that schema: one session with one run of two steps, seventeen events.
+#[test]
+fn a_journal_of_the_first_schema_opens() {
+    let mut daemon = Daemon::start();
+    daemon.stop();
+    let state = daemon.database().parent().expect("the state directory").to_owned();
+    for file in fs::read_dir(&state).expect("the state").flatten() {
+        if file.file_name() != "pushd.lock" {
+            fs::remove_file(file.path()).expect("removed");
+        }
+    }
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/journal-1000.db");
+    fs::copy(fixture, daemon.database()).expect("the fixture");
+    daemon.revive();
+    let mut client = daemon.connect();
+    let sessions = client.get("list_sessions", json!({}));
+    let session = sessions["sessions"][0]["sessionId"].as_str().expect("a session").to_owned();
+    let events = replayed(&daemon, &session);
+    assert_eq!(events.iter().map(seq).collect::<Vec<_>>(), (1..=17).collect::<Vec<_>>());
+    client.attach(&session, 17);
+    assert_eq!(client.run(&session, "$ echo three\n")["outcome"], "success");
+    daemon.kill();
+    daemon.revive();
+    assert!(replayed(&daemon, &session).len() > 17);
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -16,13 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A home for daemons, and at most one in it.
 pub(crate) struct Home {
     pub(crate) place: TempDir,
+    /// After how many seconds a session leaves memory.
+    pub(crate) park: &'static str,
     child: Option<Child>,
 }
 
 impl Home {
     /// Makes a home without a daemon.
     pub(crate) fn new() -> Self {
-        Self { place: TempDir::new().expect("a directory"), child: None }
+        Self { place: TempDir::new().expect("a directory"), park: "600", child: None }
     }
 
     /// Makes a home and starts a daemon in it.
@@ -58,7 +60,7 @@ impl Home {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.place.path())
-            .env("PUSH_PARK_SECONDS", "600")
+            .env("PUSH_PARK_SECONDS", self.park)
             .current_dir(self.place.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -84,25 +86,46 @@ impl Home {
 
     /// The memory of the daemon as the system counts it, in bytes.
     pub(crate) fn memory(&self) -> f64 {
-        let pid = self.child.as_ref().expect("a daemon").id();
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its state");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-        line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0
+        figure(&self.proc("status"), "VmRSS:") * 1024.0
+    }
+
+    /// The most memory that the daemon ever had, in bytes.
+    pub(crate) fn peak(&self) -> f64 {
+        figure(&self.proc("status"), "VmHWM:") * 1024.0
+    }
+
+    /// How often a thread of the daemon was given a processor.
+    pub(crate) fn wake_ups(&self) -> f64 {
+        let threads = fs::read_dir(self.proc("task")).expect("its threads");
+        let statuses = threads.map(|thread| thread.expect("a thread").path().join("status"));
+        let switches = |status: PathBuf| figure(&status, "voluntary_ctxt_switches:");
+        statuses.map(switches).sum()
     }
 
     /// The processor time that the daemon has used, in seconds.
     pub(crate) fn processor(&self) -> f64 {
-        let pid = self.child.as_ref().expect("a daemon").id();
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
+        let stat = fs::read_to_string(self.proc("stat")).expect("its state");
         let (_, fields) = stat.rsplit_once(')').expect("its name");
         let ticks = fields.split_whitespace().skip(11).take(2);
         // The system counts in hundredths of a second here, whatever its clock does.
         ticks.map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
     }
 
+    fn proc(&self, file: &str) -> PathBuf {
+        let pid = self.child.as_ref().expect("a daemon").id();
+        PathBuf::from(format!("/proc/{pid}/{file}"))
+    }
+
     fn socket(&self) -> PathBuf {
         self.place.path().join(".push/run/pushd.sock")
     }
+}
+
+/// Reads a figure from a file of lines with names.
+fn figure(path: &Path, name: &str) -> f64 {
+    let status = fs::read_to_string(path).expect("a state");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a figure");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 impl Drop for Home {
@@ -140,6 +163,11 @@ impl Client {
                 return line["payload"].clone();
             }
         }
+    }
+
+    /// Leaves nothing but the connection.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
     }
 
     /// Attaches; what is to be replayed follows the answer.

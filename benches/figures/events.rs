@@ -1,4 +1,4 @@
-//! How fast events reach their listeners, live and from the journal.
+//! How fast events reach their listeners while they happen.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +8,11 @@ use serde_json::json;
 use super::daemon::Home;
 use super::pump::pump;
 use super::reading;
+use super::replay;
 use super::table::{Table, median};
 
-const RUN_COMPLETE: &[u8] = b"\"type\":\"run_complete\"";
+/// What the last event of a run holds.
+pub(crate) const RUN_COMPLETE: &[u8] = b"\"type\":\"run_complete\"";
 /// How often each measurement is taken.
 const ROUNDS: usize = 3;
 
@@ -36,34 +38,6 @@ pub(crate) fn measure(table: &mut Table) {
             ("the same lines through bare sockets", printed.raw_megabytes()),
         );
     }
-}
-
-/// Twenty thousand events that are asked for afterwards.
-pub(crate) fn replay(table: &mut Table) {
-    let mut home = Home::with_daemon();
-    let session = home.session(&mut home.connect());
-    let events = run(&home, &session, &prose(20_000), 1).lines;
-    let mut lines = Vec::new();
-    replay_once(&home, &session, Some(&mut lines));
-    let resident = median((0..ROUNDS).map(|_| replay_once(&home, &session, None)).collect());
-    let raw = median((0..ROUNDS).map(|_| millis(pump(&lines, 1))).collect());
-    let name = "the same lines through a bare socket";
-    table.beside(format!("{events} events, session in memory"), "ms", resident, (name, raw));
-    let after_restart = (0..ROUNDS).map(|_| {
-        home.stop();
-        home.start();
-        replay_once(&home, &session, None)
-    });
-    let restarted = median(after_restart.collect());
-    table.beside(format!("{events} events, after a restart"), "ms", restarted, (name, raw));
-}
-
-fn replay_once(home: &Home, session: &str, keep: Option<&mut Vec<u8>>) -> f64 {
-    let mut client = home.connect();
-    let begun = Instant::now();
-    client.attach(session);
-    reading::until(&mut client.stream, RUN_COMPLETE, keep);
-    millis(begun.elapsed())
 }
 
 /// What a run was like for its listeners, and the same lines for bare sockets.
@@ -95,9 +69,10 @@ impl Live {
     }
 }
 
-struct Ran {
-    lines: usize,
-    took: Duration,
+/// What listeners were sent, and how long that took.
+pub(crate) struct Ran {
+    pub(crate) lines: usize,
+    pub(crate) took: Duration,
 }
 
 fn live(message: &str, listeners: usize) -> Live {
@@ -114,7 +89,7 @@ fn live(message: &str, listeners: usize) -> Live {
         lines = ran.lines;
         took.push(ran.took.as_secs_f64());
         kept.clear();
-        replay_once(&home, &session, Some(&mut kept));
+        replay::once(&home, &session, Some(&mut kept));
     }
     let raw = median((0..ROUNDS).map(|_| pump(&kept, listeners).as_secs_f64()).collect());
     let (took, raw) = (Duration::from_secs_f64(median(took)), Duration::from_secs_f64(raw));
@@ -122,7 +97,7 @@ fn live(message: &str, listeners: usize) -> Live {
 }
 
 /// Runs a message before listeners, and tells how long it took until all of them had everything.
-fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
+pub(crate) fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
     let mut clients: Vec<_> = (0..listeners).map(|_| home.connect()).collect();
     for client in &mut clients {
         client.get("attach_session", json!({"sessionId": session}));
@@ -146,14 +121,10 @@ fn run(home: &Home, session: &str, message: &str, listeners: usize) -> Ran {
 }
 
 /// A message of that many words and one step.
-fn prose(words: usize) -> String {
+pub(crate) fn prose(words: usize) -> String {
     let words = ["some ", "words ", "that ", "are ", "said, ", "one ", "after ", "another\n"]
         .iter()
         .cycle()
         .take(words);
     words.copied().collect::<String>() + "\n\n$ true\n"
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

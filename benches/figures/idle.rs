@@ -1,31 +1,30 @@
-//! What the daemon costs when little happens: starting, small requests, and memory.
+//! What the daemon costs when little happens: starting, small requests, memory, and waking up.
 
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::daemon::Home;
 use super::pump;
+use super::stored;
 use super::table::{Table, median};
 
 const STARTS: usize = 15;
 const ROUNDS: usize = 2_000;
 const COMMITS: usize = 300;
 const SESSIONS: usize = 1_000;
+/// Enough to fill the caches of the database.
+const WARM: usize = 3_000;
+const STORED: u32 = 100_000;
 const KIB: f64 = 1024.0;
 
 /// From the start of the program to the moment when clients can connect.
 pub(crate) fn start(table: &mut Table) {
-    let program = (0..STARTS).map(|_| {
-        let begun = Instant::now();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
-        command.arg("--version").stdout(Stdio::null()).status().expect("the program");
-        begun.elapsed().as_secs_f64() * 1e3
-    });
-    let program = median(program.collect());
+    let program = median((0..STARTS).map(|_| version()).collect());
     let fresh = (0..STARTS).map(|_| {
         let mut home = Home::new();
         started(&mut home)
@@ -41,9 +40,36 @@ pub(crate) fn start(table: &mut Table) {
     table.beside("to ready, again", "ms", median(again.collect()), ("push --version", program));
 }
 
+/// The same with as many sessions as years of work may leave.
+pub(crate) fn start_with_many(table: &mut Table) {
+    let mut home = Home::with_daemon();
+    let session = home.session(&mut home.connect());
+    home.stop();
+    stored::multiply(&home, &session, STORED);
+    let program = median((0..STARTS).map(|_| version()).collect());
+    let mut times = Vec::new();
+    let mut memory = 0.0;
+    for _ in 0..STARTS {
+        times.push(started(&mut home));
+        memory = home.memory() / KIB;
+        home.stop();
+    }
+    let name = format!("to ready, with {STORED} stored sessions");
+    table.beside(name, "ms", median(times), ("push --version", program));
+    table.alone(format!("memory of a daemon with {STORED} stored sessions"), "KiB", memory);
+}
+
 fn started(home: &mut Home) -> f64 {
     let begun = Instant::now();
     home.start();
+    begun.elapsed().as_secs_f64() * 1e3
+}
+
+/// Runs the program for next to nothing and returns how long it took, in milliseconds.
+fn version() -> f64 {
+    let begun = Instant::now();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
+    command.arg("--version").stdout(Stdio::null()).status().expect("the program");
     begun.elapsed().as_secs_f64() * 1e3
 }
 
@@ -86,7 +112,7 @@ pub(crate) fn memory(table: &mut Table) {
     table.alone("a fresh daemon", "KiB", home.memory() / KIB);
     let mut client = home.connect();
     // The first ones fill caches that all share.
-    for _ in 0..SESSIONS / 10 {
+    for _ in 0..WARM {
         home.session(&mut client);
     }
     let before = home.memory();
@@ -94,4 +120,41 @@ pub(crate) fn memory(table: &mut Table) {
         home.session(&mut client);
     }
     table.alone("each idle session in memory", "KiB", (home.memory() - before) / SESSIONS as f64 / KIB);
+    table.alone("each parked session", "KiB", parked());
+}
+
+/// What a session leaves behind in memory that has been there.
+fn parked() -> f64 {
+    let mut home = Home::new();
+    home.park = "0.05";
+    home.start();
+    let mut client = home.connect();
+    let mut round = || {
+        for _ in 0..SESSIONS {
+            home.session(&mut client);
+        }
+        while client.get("get_metrics", json!({}))["residentSessions"] != 0 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        home.memory()
+    };
+    // What the first rounds leave is room that the later ones use again.
+    let before = (0..4).map(|_| round()).fold(0.0, f64::max);
+    let after = (0..2).map(|_| round()).fold(0.0, f64::max);
+    (after - before) / (2 * SESSIONS) as f64 / KIB
+}
+
+/// How often the threads of a daemon wake up that has nothing to do.
+pub(crate) fn wake_ups(table: &mut Table) {
+    let fresh = Home::with_daemon();
+    let used = Home::with_daemon();
+    let mut client = used.connect();
+    let session = used.session(&mut client);
+    client.get("attach_session", json!({"sessionId": session}));
+    // A thread that has waited for the disk waits ten seconds for more of that, and ends.
+    thread::sleep(Duration::from_secs(12));
+    let before = (fresh.wake_ups(), used.wake_ups());
+    thread::sleep(Duration::from_secs(5));
+    table.alone("of a fresh daemon, in 5 s", "", fresh.wake_ups() - before.0);
+    table.alone("of a daemon with a listener and its session, in 5 s", "", used.wake_ups() - before.1);
 }

@@ -6,12 +6,15 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement that cannot be taken ends the program")]
 #![allow(missing_docs, reason = "a program has no users of its items")]
 
+mod crowd;
 mod daemon;
 mod events;
 mod idle;
 mod pump;
 mod reading;
+mod replay;
 mod runs;
+mod stored;
 mod table;
 
 use std::path::PathBuf;
@@ -32,11 +35,16 @@ fn main() {
     }
     let mut table = Table::new(wanted);
     table.group("events", events::measure);
-    table.group("replay", events::replay);
+    table.group("replay", replay::whole);
+    table.group("growth", replay::growth);
     table.group("requests", idle::requests);
+    table.group("neighbours", crowd::neighbours);
+    table.group("crowd", crowd::many);
     table.group("runs", runs::measure);
     table.group("start", idle::start);
+    table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);
+    table.group("wake-ups", idle::wake_ups);
     table.print();
     if let Some(path) = json {
         std::fs::write(&path, table.json()).expect("the figures are written down");

@@ -201,7 +201,8 @@ impl Hub {
                 Ended::Broken
             });
             if ended == Ended::Broken {
-                hub.bring_back(&id).await;
+                // Boxed, as every session in memory holds this future.
+                Box::pin(hub.bring_back(&id)).await;
             }
             hub.lane_ended(&id);
         });

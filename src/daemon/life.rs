@@ -12,6 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
 use super::connection;
+use super::environments::Environments;
 use super::hub::Hub;
 use super::os;
 use super::retention;
@@ -24,6 +25,8 @@ use crate::config::paths::Paths;
 use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
 use crate::kernel::event::{Event, EventKind, LossCause};
 use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::limits::Limits as SessionLimits;
+use crate::kernel::session::Session;
 use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::playbook::Playbook;
@@ -107,7 +110,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
-    let options = Options { boot: os::boot(), lost_line, ..Options::default() };
+    let options = Options { boot: os::boot(), lost_line, lost_summary, ..Options::default() };
     let journal = Journal::open(&config.paths.state, options)?;
     let descriptors = os::raise_descriptors();
     if let Some(descriptors) = descriptors {
@@ -119,6 +122,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
+        environments: Environments::default(),
         local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),
         closing: Closing::new(),
@@ -158,6 +162,12 @@ fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     let mut line = Vec::new();
     encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
     line
+}
+
+/// Spells what lists say of a session of which only the name and events are left.
+fn lost_summary(session: &SessionId) -> String {
+    let nothing = Session::new(SessionLimits::default()).snapshot();
+    encode::session_item(&encode::SessionRow::of(session, &nothing)).as_str().to_owned()
 }
 
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {

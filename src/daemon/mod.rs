@@ -7,6 +7,7 @@
 pub mod checkpoint;
 pub mod clock;
 mod connection;
+mod environments;
 mod feed;
 mod guesses;
 pub mod hub;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::clock::Clock;
 use super::connection;
+use super::environments::Environments;
 use super::hub::Hub;
 use super::lane::{Asked, Respond, Trouble};
 use super::outbox::Outbox;
@@ -165,6 +166,7 @@ impl House {
             limits: Limits::default(),
             clock: Clock::start(),
             journal: Journal::open(root.path(), Options::default()).unwrap(),
+            environments: Environments::default(),
             providers: BTreeMap::from([(named.name(), named)]),
             local: Local::this_program().unwrap(),
             draining: Closing::new(),

@@ -106,6 +106,9 @@ impl Desk {
         if self.server.hub().is_draining() {
             return ticketed.refuse(&stopping());
         }
+        if let Some(refused) = self.server.unable_to_keep() {
+            return ticketed.refuse(&trouble(&refused));
+        }
         match self.server.start_session(&start).await {
             Err(body) => ticketed.refuse(&body),
             Ok(started) => {
@@ -332,7 +335,14 @@ fn opening(start: StartSession) -> crate::kernel::event::Opening {
 }
 
 fn trouble(trouble: &Trouble) -> ErrorBody {
-    ErrorBody::passing(Code::InternalError, trouble.to_string())
+    let message = trouble.to_string();
+    match trouble {
+        Trouble::Full => ErrorBody::passing(Code::StorageFull, message),
+        Trouble::Failed | Trouble::Unsure => ErrorBody::lasting(Code::StorageFailed, message),
+        Trouble::Storage(_) | Trouble::Interrupted | Trouble::Busy => {
+            ErrorBody::passing(Code::InternalError, message)
+        }
+    }
 }
 
 fn stopping() -> ErrorBody {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::connection::FAREWELL;
 use super::guesses::Guesses;
 use super::hub::Hub;
-use super::lane::LaneHandle;
+use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
@@ -161,6 +161,12 @@ impl Server {
                 Ok(Started { turn: Some(turn), ..started })
             }
         }
+    }
+
+    /// Returns why nothing new can be kept, if that is so.
+    pub(super) fn unable_to_keep(&self) -> Option<Trouble> {
+        let journal = &self.hub.world().journal;
+        if journal.has_failed() { Some(Trouble::Failed) } else { journal.is_full().then_some(Trouble::Full) }
     }
 
     /// Returns who can answer.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::clock::Clock;
+use super::environments::Environments;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
 use crate::kernel::id::SessionId;
@@ -22,6 +23,8 @@ pub struct World {
     pub journal: Journal,
     /// Who answers, by name.
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
+    /// What sessions know of their users' surroundings.
+    pub environments: Environments,
     /// Where tools run.
     pub local: Local,
     /// Whether no new run begins.

@@ -53,6 +53,12 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
     },
+    /// The file is empty, though there were sessions in it.
+    #[error("{} is empty, and was not", .path.display())]
+    Emptied {
+        /// The database.
+        path: PathBuf,
+    },
     /// What the life before lost cannot be written down.
     #[error("cannot write down in {} what was lost", .path.display())]
     Begin {
@@ -81,9 +87,7 @@ impl OpenError {
     /// Tells an unreadable database from one that cannot be reached.
     pub(super) fn sqlite(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                Self::Unreadable { path: path.to_path_buf(), source }
-            }
+            _ if is_corrupt(&source) => Self::Unreadable { path: path.to_path_buf(), source },
             Some(_) | None => Self::Sqlite { path: path.to_path_buf(), source },
         }
     }
@@ -207,6 +211,45 @@ pub enum ReadError {
     /// The journal is closed.
     #[error("the journal is closed")]
     Closed,
+}
+
+impl ReadError {
+    /// Tells whether the database itself is broken.
+    pub(super) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if is_corrupt(error))
+    }
+}
+
+impl CommitError {
+    /// Tells whether the database itself is broken.
+    pub(super) fn is_corrupt(&self) -> bool {
+        match self {
+            Self::Sqlite { source } => is_corrupt(source),
+            // Whatever could clash is looked up before: an index does not say what its table says.
+            Self::Conflict(conflict) => *conflict == Conflict::Constraint,
+            Self::Full | Self::Busy | Self::SyncFailed { .. } | Self::StorageFailed | Self::Closed => false,
+        }
+    }
+}
+
+/// Tells whether SQLite says that what it reads cannot be what it wrote.
+pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(error, said) => {
+            // Our statements are right, so that a table or column which is not there has lost its name.
+            let nameless = |said: &str| said.starts_with("no such ") || said.contains("has no column");
+            matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                || (error.code == ErrorCode::Unknown && said.as_deref().is_some_and(nameless))
+        }
+        rusqlite::Error::SqlInputError { .. } => true,
+        // A value of another type, or a missing row where one always is: a tree points to the wrong page.
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)
+        | rusqlite::Error::QueryReturnedNoRows => true,
+        _ => false,
+    }
 }
 
 /// Why blocks were not merged; slices done before stay merged.

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::files::RawFile;
+use super::schema;
 use crate::kernel::id::{Seq, SessionId};
 
 /// The marks of a journal.
@@ -19,6 +20,8 @@ pub(super) struct Marks {
     /// Which life of the journal this is; lives are numbered upwards.
     life: u64,
     boot: u128,
+    /// The schema of the database when it was last left.
+    schema_before: Option<i64>,
     broken: AtomicBool,
 }
 
@@ -72,6 +75,7 @@ impl Marks {
     /// `boot` names the time since the machine was started, zero where that cannot be told; `seconds` is the present.
     pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, Before)> {
         let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
+        let schema_before = header.as_ref().map(|header| header.schema);
         let life = header.as_ref().map_or(1, |header| header.life.saturating_add(1)).max(seconds);
         let before = match header {
             None => Before::Unsure { since: 0, until: life.saturating_sub(1) },
@@ -81,12 +85,18 @@ impl Marks {
             }
             Some(Header { life, .. }) => Before::Unsure { since: life, until: life },
         };
-        Ok((Self { file, life, boot, broken: AtomicBool::new(false) }, before))
+        let marks = Self { file, life, boot, schema_before, broken: AtomicBool::new(false) };
+        Ok((marks, before))
     }
 
     /// Returns the number of this life.
     pub(super) const fn life(&self) -> u64 {
         self.life
+    }
+
+    /// Returns the schema that the database had when it was last opened, if that can be told.
+    pub(super) const fn schema_before(&self) -> Option<i64> {
+        self.schema_before
     }
 
     /// Returns the highest key that has a slot.
@@ -99,6 +109,31 @@ impl Marks {
     pub(super) fn read(&self, key: i64) -> io::Result<Option<Mark>> {
         let Some(slot) = read_slot(self.file.as_ref(), place(key)?)? else { return Ok(None) };
         Ok(decode(&slot))
+    }
+
+    /// Tells whether a session of that name is known to have been on disk; it looks at every slot.
+    pub(super) fn know(&self, session: &SessionId) -> io::Result<bool> {
+        let mut chunk = vec![0; SLOT * 1024];
+        let mut at = 0;
+        loop {
+            let read = self.file.read_at(at, &mut chunk)?;
+            for (index, slot) in chunk[..read].chunks_exact(SLOT).enumerate() {
+                let place = at + (index * SLOT) as u64;
+                let Ok(slot) = <&[u8; SLOT]>::try_from(slot) else { continue };
+                let holds = place > 0 && slot[4] == LIVE && slot[..4] == sum(place, slot).to_le_bytes();
+                if holds
+                    && let Some(Mark::Reaches { session: name, .. }) = decode(slot)
+                    && (name == session.as_str()
+                        || (name.len() + 3 >= NAME && session.as_str().starts_with(&name)))
+                {
+                    return Ok(true);
+                }
+            }
+            if read < chunk.len() {
+                return Ok(false);
+            }
+            at += read as u64;
+        }
     }
 
     /// Says that the history of a session is on disk up to `seq`.
@@ -135,6 +170,7 @@ impl Marks {
         slot[16] = ending as u8;
         slot[24..32].copy_from_slice(&self.life.to_le_bytes());
         slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
+        slot[48..56].copy_from_slice(&schema::NEWEST.to_le_bytes());
         self.write(0, slot)?;
         self.file.sync()
     }
@@ -161,6 +197,7 @@ struct Header {
     ending: Ending,
     life: u64,
     boot: u128,
+    schema: i64,
 }
 
 impl Header {
@@ -175,7 +212,8 @@ impl Header {
         };
         let life = u64::from_le_bytes(slot[24..32].try_into().ok()?);
         let boot = u128::from_le_bytes(slot[32..48].try_into().ok()?);
-        Some(Self { ending, life, boot })
+        let schema = i64::from_le_bytes(slot[48..56].try_into().ok()?);
+        Some(Self { ending, life, boot, schema })
     }
 }
 

@@ -32,6 +32,15 @@ struct Splice {
     checksum: u32,
 }
 
+/// What says how far a history should reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Its mark.
+    Mark,
+    /// Nothing: it may be shorter than it was.
+    Nothing,
+}
+
 /// What is known of a session besides its blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
@@ -65,23 +74,29 @@ impl Known {
         (key, reserved, life): (i64, i64, i64),
         marks: &Marks,
     ) -> Result<Self, ReadError> {
+        let mut unmarked = false;
         let (marked, mark_reserved) = match marks.read(key) {
             Ok(Some(Mark::Reaches { session: name, seq, reserved }))
                 if session.as_str().starts_with(&name) =>
             {
                 (seq.number(), reserved.number())
             }
-            Ok(_) => (0, 0),
+            Ok(_) => {
+                unmarked = true;
+                (0, 0)
+            }
             Err(error) => {
                 tracing::warn!(%session, %error, "a mark cannot be read");
                 (0, 0)
             }
         };
         let reserved = plausible(row::unsigned(reserved), mark_reserved.max(marked));
+        // Without its mark, the end of a history that was not left in order proves nothing.
         let unsure = row::unsigned(life) != marks.life()
-            && connection
-                .prepare_cached("SELECT EXISTS (SELECT 1 FROM unsure WHERE ?1 BETWEEN since AND until)")?
-                .query_row([life], |row| row.get(0))?;
+            && (unmarked
+                || connection
+                    .prepare_cached("SELECT EXISTS (SELECT 1 FROM unsure WHERE ?1 BETWEEN since AND until)")?
+                    .query_row([life], |row| row.get(0))?);
         Ok(Self { key, reserved, marked, unsure })
     }
 
@@ -113,6 +128,7 @@ pub(super) fn plan(
     connection: &Connection,
     session: &SessionId,
     marks: &Marks,
+    trust: Trust,
 ) -> Result<Option<Plan>, ReadError> {
     let moment = connection.unchecked_transaction()?;
     let Some(known) = Known::of(&moment, session, marks)? else {
@@ -148,7 +164,8 @@ pub(super) fn plan(
         }
         (reached, chain) = (numbers.last, numbers.checksum);
     }
-    let cause = if broken_end { Some(Cause::Damage) } else { known.misses(reached) };
+    let damaged = broken_end || trust == Trust::Nothing;
+    let cause = if damaged { Some(Cause::Damage) } else { known.misses(reached) };
     if let Some(cause) = cause {
         let until = known.reserved.max(known.marked).max(reached).saturating_add(1);
         plan.miss(reached, until, cause, (chain, chain));

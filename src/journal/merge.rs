@@ -67,9 +67,15 @@ impl Chore for Merge {
 }
 
 impl Merge {
-    pub(super) fn new(session: SessionId, up_to: Seq, options: &Options, reply: Reply) -> Self {
+    pub(super) fn new(
+        session: SessionId,
+        (after, up_to): (Seq, Seq),
+        options: &Options,
+        reply: Reply,
+    ) -> Self {
         let (small, whole) = (options.small_block, options.merged_block);
-        Self { session, up_to: up_to.number(), at: 0, small, whole, done: Merged::default(), reply }
+        let (at, up_to) = (after.next().number(), up_to.number());
+        Self { session, up_to, at, small, whole, done: Merged::default(), reply }
     }
 
     fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {

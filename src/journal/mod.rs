@@ -49,7 +49,9 @@ mod os;
 mod os;
 mod reader;
 mod record;
+mod rescue;
 mod row;
+mod salvage;
 mod schema;
 mod spare;
 #[cfg(test)]
@@ -61,7 +63,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -75,8 +77,8 @@ use crate::kernel::time::Now;
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use inspect::{Sizes, Survey, Walk, Weight};
 pub use record::{
-    Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine, Merged,
-    Meta, Options, Page, Stats, Stored,
+    Batch, Block, Cause, Checkpoint, Create, Durability, Found, Lines, ListQuery, Loss, LostLine,
+    LostSummary, Merged, Meta, Options, Page, Stats, Stored,
 };
 
 use begin::Begun;
@@ -84,6 +86,7 @@ use erase::Cut;
 use files::Ground;
 use marking::Marking;
 use marks::{Before, Marks};
+use mend::Trust;
 use merge::Merge;
 use reader::Readers;
 use spare::Spare;
@@ -124,27 +127,30 @@ impl Journal {
     fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
         let log = ground.path(LOG);
         os::prepare(&ground.path(DATABASE)).map_err(OpenError::io("prepare", &ground.path(DATABASE)))?;
-        let connection = schema::open(&ground.path(DATABASE), ground.layer.as_deref(), &options)?;
+        let (connection, begun) = rescue::open(&ground, &options)?;
         let handle = (ground.open)(&log).map_err(OpenError::io("open", &log))?;
-        Self::start(&ground, connection, options, Box::new(move || handle.sync()))
+        Self::start(ground, connection, options, begun, Box::new(move || handle.sync()))
     }
 
     /// Starts the writer on an open database; `sync` makes the log durable.
     fn start(
-        ground: &Ground,
+        ground: Ground,
         connection: rusqlite::Connection,
         options: Options,
+        begun: Begun,
         sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
         let (database, log) = (ground.path(DATABASE), ground.path(LOG));
-        let begun = Begun::on(ground, &connection, &options)?;
         os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
+        let generation = Arc::new(AtomicU64::new(0));
         let counters = Arc::new(Counters::starting_with(begun.sessions));
         let marks = Arc::new(begun.marks);
-        let readers = Readers::new(database.clone(), ground.layer.clone(), &options);
+        let readers = Readers::new(database.clone(), ground.layer.clone(), &options, Arc::clone(&generation));
         let (tasks, inbox) = mpsc::channel();
         let spare = (ground.open)(&ground.path(SPARE)).ok();
         let writer = Writer {
+            ground,
+            generation,
             connection,
             sync,
             options,
@@ -182,8 +188,18 @@ impl Journal {
     /// It happens between batches, a slice and a transaction at a time. Every byte and its order stay; only blocks which
     /// end in a line feed and leave no gap in the numbers are joined to what follows them.
     pub fn merge(&self, session: SessionId, up_to: Seq) -> oneshot::Receiver<Result<Merged, MergeError>> {
+        self.merge_after(session, Seq::ZERO, up_to)
+    }
+
+    /// The same for blocks which begin behind `after`: what is before is not looked at again.
+    pub fn merge_after(
+        &self,
+        session: SessionId,
+        after: Seq,
+        up_to: Seq,
+    ) -> oneshot::Receiver<Result<Merged, MergeError>> {
         let (reply, answer) = oneshot::channel();
-        self.send(Task::Chore(Box::new(Merge::new(session, up_to, &self.shared.options, reply))));
+        self.send(Task::Chore(Box::new(Merge::new(session, (after, up_to), &self.shared.options, reply))));
         answer
     }
 
@@ -208,10 +224,14 @@ impl Journal {
 
     /// Makes a history honest that cannot be proven as a whole, and returns what is missing.
     pub async fn mend(&self, session: SessionId) -> Result<Vec<Loss>, ReadError> {
-        for _ in 0..MENDINGS {
+        for again in 0..MENDINGS {
+            if again == MENDINGS - 1 {
+                // Nobody changes it that often: an index says something else every time it is asked.
+                self.rescue(self.shared.readers.generation()).await?;
+            }
             let (marks, name) = (Arc::clone(&self.shared.marks), session.clone());
             let plan =
-                self.shared.readers.run(move |connection| mend::plan(connection, &name, &marks)).await?;
+                self.read(move |connection| mend::plan(connection, &name, &marks, Trust::Mark)).await?;
             let Some(plan) = plan else { return Ok(Vec::new()) };
             let (reply, answer) = oneshot::channel();
             self.send(Task::Mend { session: session.clone(), plan: Box::new(plan), at: present(), reply });
@@ -221,6 +241,19 @@ impl Journal {
             }
         }
         Err(ReadError::Mend(Conflict::Changed.into()))
+    }
+
+    /// Mends what an error tells of, so that reading again makes sense; any other error is given back.
+    async fn repair(&self, session: &SessionId, generation: u64, error: ReadError) -> Result<(), ReadError> {
+        match error {
+            ReadError::Damaged { .. } => self.mend(session.clone()).await.map(drop),
+            error if error.is_corrupt() => {
+                tracing::error!(%error, "the database is broken");
+                self.rescue(generation).await?;
+                self.mend(session.clone()).await.map(drop)
+            }
+            error => Err(error),
+        }
     }
 
     fn send(&self, task: Task) {
@@ -249,13 +282,19 @@ impl Journal {
     ///
     /// A history that cannot be proven, or is shorter than it should be, is mended first.
     pub async fn load(&self, session: SessionId) -> Result<Option<Stored>, ReadError> {
+        let generation = self.shared.readers.generation();
         let read = || {
             let (session, marks) = (session.clone(), Arc::clone(&self.shared.marks));
             self.shared.readers.run(move |connection| reader::load(connection, &session, &marks))
         };
         match read().await {
-            Err(ReadError::Damaged { .. }) => {
-                self.mend(session.clone()).await?;
+            Err(error) => {
+                self.repair(&session, generation, error).await?;
+                read().await
+            }
+            Ok(None) if self.shared.marks.know(&session).unwrap_or(false) => {
+                tracing::error!(%session, "a session that was on disk is not found");
+                self.rescue(generation).await?;
                 read().await
             }
             outcome => outcome,
@@ -267,13 +306,14 @@ impl Journal {
     /// The first block may begin with events up to `after`, as blocks are merged; the caller skips them. A history that
     /// cannot be proven is mended first.
     pub async fn page(&self, session: SessionId, after: Seq, max_bytes: usize) -> Result<Page, ReadError> {
+        let generation = self.shared.readers.generation();
         let read = || {
             let session = session.clone();
             self.shared.readers.run(move |connection| reader::page(connection, &session, after, max_bytes))
         };
         match read().await {
-            Err(ReadError::Damaged { .. }) => {
-                self.mend(session.clone()).await?;
+            Err(error) => {
+                self.repair(&session, generation, error).await?;
                 read().await
             }
             outcome => outcome,
@@ -282,7 +322,7 @@ impl Journal {
 
     /// Lists what was lost, the newest first.
     pub async fn losses(&self, limit: u32) -> Result<Vec<Found>, ReadError> {
-        self.shared.readers.run(move |connection| reader::losses(connection, 0, limit)).await
+        self.read(move |connection| reader::losses(connection, 0, limit)).await
     }
 
     /// Waits until the disk is not full.
@@ -317,13 +357,14 @@ impl Journal {
         small: usize,
         spent: Option<Lines>,
     ) -> Result<Lines, ReadError> {
+        let generation = self.shared.readers.generation();
         let read = |spent| {
             let (session, page) = (session.clone(), self.shared.readers.page(spent, small));
             self.shared.readers.run(move |connection| reader::lines(connection, &session, after, page))
         };
         match read(spent).await {
-            Err(ReadError::Damaged { .. }) => {
-                self.mend(session.clone()).await?;
+            Err(error) => {
+                self.repair(&session, generation, error).await?;
                 read(None).await
             }
             outcome => outcome,
@@ -332,12 +373,12 @@ impl Journal {
 
     /// Lists sessions, the newest updated first.
     pub async fn list(&self, query: ListQuery) -> Result<Vec<Meta>, ReadError> {
-        self.shared.readers.run(move |connection| reader::list(connection, &query)).await
+        self.read(move |connection| reader::list(connection, &query)).await
     }
 
     /// Names the sessions whose last meta says that a run is unfinished.
     pub async fn active(&self) -> Result<Vec<SessionId>, ReadError> {
-        self.shared.readers.run(reader::active).await
+        self.read(reader::active).await
     }
 
     /// Finds the session which was started under an idempotency key.
@@ -346,7 +387,7 @@ impl Journal {
         key: impl Into<String>,
     ) -> Result<Option<(Fingerprint, SessionId)>, ReadError> {
         let key = key.into();
-        self.shared.readers.run(move |connection| reader::started_by_key(connection, &key)).await
+        self.read(move |connection| reader::started_by_key(connection, &key)).await
     }
 
     /// Returns the figures of this journal; it costs two looks at the file system.

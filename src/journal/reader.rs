@@ -3,6 +3,7 @@
 //! Reads run on the runtime's blocking threads, a bounded number at a time; no read sees half a batch.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,20 +34,37 @@ pub(super) struct Readers {
     /// How many large pages may be out at once: what is lent to listeners stays bounded, however many are behind.
     large: Arc<Semaphore>,
     page_bytes: usize,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<(u64, Connection)>>,
+    /// Counts how often the database was replaced; connections to an earlier one are of no use.
+    generation: Arc<AtomicU64>,
 }
 
 /// The right to a large page, held as long as the page is.
 pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, layer: Option<String>, options: &Options) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        layer: Option<String>,
+        options: &Options,
+        generation: Arc<AtomicU64>,
+    ) -> Self {
         let count = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         let large = Arc::new(Semaphore::new(options.large_pages));
         let page_bytes = options.page_bytes;
         let idle = Mutex::new(Vec::new());
-        Self { path, layer, busy_timeout: options.busy_timeout, count, permits, large, page_bytes, idle }
+        Self {
+            path,
+            layer,
+            busy_timeout: options.busy_timeout,
+            count,
+            permits,
+            large,
+            page_bytes,
+            idle,
+            generation,
+        }
     }
 
     /// Returns a page to read into: the spent one, or a new one that is large if there is room for it.
@@ -78,6 +96,11 @@ impl Readers {
         }
     }
 
+    /// Tells how often the database was replaced.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Waits for the reads under way and refuses others.
     pub(super) async fn close(&self) {
         let all = self.permits.acquire_many(self.count).await;
@@ -90,14 +113,18 @@ impl Readers {
         &self,
         job: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
-            Some(connection) => connection,
+        let generation = self.generation();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(of, _)| *of == generation);
+        let waiting = idle.pop();
+        drop(idle);
+        let connection = match waiting {
+            Some((_, connection)) => connection,
             None => self.connect()?,
         };
         let result = job(&connection);
         if connection.is_autocommit() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((generation, connection));
         }
         result
     }
@@ -198,7 +225,7 @@ pub(super) fn page(
     blocks(&moment, session, key, after, max_bytes)
 }
 
-/// Reads the lines of the events after `after` into `page`, until it is full.
+/// Reads the lines of the events after `after` into `page`, as many blocks as fit but one if there is any.
 ///
 /// What precedes a damaged block is still served; the page after it says what is wrong.
 pub(super) fn lines(
@@ -215,11 +242,13 @@ pub(super) fn lines(
     let read = walk(&moment, session, key, after, |numbers, bytes| {
         if page.bytes.is_empty() {
             page.first = Seq::new(numbers.first);
-            page.bytes.reserve(page.limit.saturating_add(bytes.len()));
+            // What a small page does not need is not taken: there may be many.
+            page.bytes.reserve_exact(if page.is_large() { page.limit.max(bytes.len()) } else { bytes.len() });
         }
         page.last = Seq::new(numbers.last);
         page.bytes.extend_from_slice(bytes);
-        page.more = page.bytes.len() >= page.limit;
+        // Reading the next one to see that it does not fit would be in vain.
+        page.more = page.bytes.len().saturating_add(bytes.len()) > page.limit;
         if page.more { Walk::Stop } else { Walk::On }
     });
     match read {
@@ -331,8 +360,8 @@ fn blocks(
     let mut size = 0_usize;
     walk(connection, session, key, after, |numbers, bytes| {
         size = size.saturating_add(bytes.len());
-        if size > max_bytes && !page.blocks.is_empty() {
-            page.more = true;
+        page.more = size > max_bytes && !page.blocks.is_empty();
+        if page.more {
             return Walk::Stop;
         }
         page.blocks.push(Block {
@@ -373,8 +402,9 @@ fn walk(
             return Err(ReadError::Damaged { session: session.clone(), first: Seq::new(numbers.first) });
         }
         prev = numbers.checksum;
-        if let Walk::Stop = take(&numbers, bytes) {
-            break;
+        match take(&numbers, bytes) {
+            Walk::On => {}
+            Walk::Stop => break,
         }
     }
     Ok(())

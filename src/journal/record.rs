@@ -18,6 +18,8 @@ pub struct Options {
     pub boot: u128,
     /// Writes the line that stands in a history where events were lost.
     pub lost_line: LostLine,
+    /// Writes what lists say of a session whose own row is lost.
+    pub lost_summary: LostSummary,
     /// How many bytes are kept from use, for what must still be written when the disk is full.
     pub spare_bytes: u64,
     /// How long a transaction waits for a writer outside this process.
@@ -45,6 +47,7 @@ impl Default for Options {
         Self {
             boot: 0,
             lost_line: plain_lost_line,
+            lost_summary: |session| format!("{{\"sessionId\":\"{session}\"}}"),
             spare_bytes: 2 * 1024 * 1024,
             busy_timeout: Duration::from_secs(2),
             group_bytes: 4 * 1024 * 1024,
@@ -52,7 +55,7 @@ impl Default for Options {
             checkpoint_pages: 2_000,
             readers: 4,
             page_bytes: 256 * 1024,
-            large_pages: 8,
+            large_pages: 4,
             small_block: 16 * 1024,
             merged_block: 64 * 1024,
         }
@@ -68,6 +71,9 @@ fn plain_lost_line(_: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     format!("{{\"seq\":{until},\"ts\":{},\"lost\":{{\"after\":{after},\"cause\":\"{cause}\"}}}}\n", at.0)
         .into_bytes()
 }
+
+/// Writes the text for lists of a session of which nothing but its name and its events is left.
+pub type LostSummary = fn(&SessionId) -> String;
 
 /// Events that are not there any more: those after `after`, up to `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,7 +302,7 @@ pub struct Lines {
     pub bytes: Vec<u8>,
     /// Whether further events may follow.
     pub more: bool,
-    /// From how many bytes on the page is full.
+    /// About how many bytes fit, but for a block that is larger.
     pub(super) limit: usize,
     pub(super) room: Room,
 }

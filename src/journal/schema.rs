@@ -93,9 +93,9 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
 /// Says whose database it is: `push` in ASCII.
 const OWNER: i64 = 0x7075_7368;
 /// What a major number counts in `user_version`.
-const MAJOR: i64 = 1000;
+pub(super) const MAJOR: i64 = 1000;
 /// The schema which this program writes.
-const NEWEST: i64 = 1001;
+pub(super) const NEWEST: i64 = 1001;
 /// How long the log may stay after its content has been moved into the database.
 const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 

@@ -32,6 +32,7 @@ impl Writer {
             Err(error) => {
                 if let MergeError::Commit(error) = &error {
                     self.note(error);
+                    self.rescued(error);
                 }
                 chore.end(Err(error));
             }

@@ -16,7 +16,8 @@ use tokio::sync::{oneshot, watch};
 use super::apply::{Life, apply};
 use super::chores::{Chore, Chores};
 use super::erase::{self, Erase};
-use super::error::{CommitError, MergeError};
+use super::error::{CommitError, Conflict, MergeError};
+use super::files::Ground;
 use super::marking::Marking;
 use super::marks::Ending;
 use super::mend::Plan;
@@ -37,6 +38,10 @@ pub(super) enum Task {
         plan: Box<Plan>,
         at: Now,
         reply: oneshot::Sender<Result<Vec<Loss>, CommitError>>,
+    },
+    Rescue {
+        generation: u64,
+        reply: Reply,
     },
     Delete {
         session: SessionId,
@@ -65,6 +70,9 @@ impl Counters {
 
 /// The state of the writer's thread.
 pub(super) struct Writer {
+    pub(super) ground: Ground,
+    /// Counts how often the database was replaced.
+    pub(super) generation: Arc<AtomicU64>,
     pub(super) connection: Connection,
     pub(super) sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     pub(super) options: Options,
@@ -163,6 +171,10 @@ impl Writer {
                     self.commit(std::mem::take(&mut group));
                     let _ = reply.send(self.mend(&session, &plan, at));
                 }
+                Task::Rescue { generation, reply } => {
+                    self.commit(std::mem::take(&mut group));
+                    let _ = reply.send(self.rescue(generation));
+                }
                 Task::Delete { session, reply } => {
                     self.commit(std::mem::take(&mut group));
                     self.delete(&session, reply);
@@ -194,6 +206,8 @@ impl Writer {
             Err(error) => {
                 self.note(&error);
                 refuse_group(group, &error);
+                // Those who were refused begin again from what is salvaged.
+                self.rescued(&error);
             }
         }
     }
@@ -219,6 +233,9 @@ impl Writer {
     /// Answers a committed group, each batch when it is as durable as it asked to be.
     fn answer(&mut self, group: Vec<(Box<Batch>, Reply)>, results: Vec<Applied>) {
         let mut waiting = Vec::new();
+        let broken = results
+            .iter()
+            .find_map(|result| result.as_ref().err().filter(|error| error.is_corrupt()).cloned());
         for ((batch, reply), result) in group.into_iter().zip(results) {
             if let Ok(key) = &result {
                 self.count(&batch);
@@ -239,6 +256,9 @@ impl Writer {
                 let _ = reply.send(result.clone());
             }
         }
+        if let Some(error) = broken {
+            self.rescued(&error);
+        }
     }
 
     /// Applies a group in one transaction; an error concerns all of it, a result inside concerns one batch.
@@ -258,7 +278,10 @@ impl Writer {
         }
         let line = self.options.lost_line;
         let losses = self.in_transaction(|connection, _| plan.carry_out(connection, session, line, at));
-        let losses = losses.inspect_err(|error| self.note(error))?;
+        let losses = match losses {
+            Err(error) if self.rescued(&error) => return Err(Conflict::Changed.into()),
+            outcome => outcome.inspect_err(|error| self.note(error))?,
+        };
         self.sync_log()?;
         for Loss { after, until, cause } in &losses {
             tracing::warn!(%session, %after, %until, cause = cause.as_str(), "events of a session are lost");
@@ -284,7 +307,11 @@ impl Writer {
         self.erase_carefully(true);
         let key = self.in_transaction(|connection, _| erase::doom(connection, session));
         self.erase_carefully(false);
-        let key = key.inspect_err(|error| self.note(error))?;
+        let key = match key {
+            // Its mark is buried, so that a salvage has left it out.
+            Err(error) if self.rescued(&error) => return Err(Conflict::NoSuchSession.into()),
+            outcome => outcome.inspect_err(|error| self.note(error))?,
+        };
         self.sync_log()?;
         self.counters.sessions.fetch_sub(1, Ordering::Relaxed);
         Ok(key)
@@ -373,8 +400,21 @@ impl Writer {
             return Err(CommitError::StorageFailed);
         }
         self.sync_log()?;
-        let moved = self.checkpoint("TRUNCATE").map_err(CommitError::from);
-        moved.map(drop).inspect_err(|error| self.note(error))
+        loop {
+            match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
+                Ok(_) => return Ok(()),
+                // The log may stay as it is: everything is in it, and it is on disk.
+                Err(CommitError::Full) if !self.spare.spend() => {
+                    self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                    return Ok(());
+                }
+                Err(CommitError::Full) => {}
+                Err(error) => {
+                    self.note(&error);
+                    return Err(error);
+                }
+            }
+        }
     }
 
     pub(super) fn failed(&self) -> bool {
@@ -424,7 +464,9 @@ fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
 
 pub(super) fn refuse(task: Task, error: CommitError) {
     match task {
-        Task::Commit(_, reply) | Task::Close(reply) => drop(reply.send(Err(error))),
+        Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {
+            drop(reply.send(Err(error)))
+        }
         Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
         Task::Mend { reply, .. } => drop(reply.send(Err(error))),
         Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),

@@ -102,7 +102,37 @@ pub enum Urgency {
     Ordinary,
 }
 
+/// What a command does to what is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It only looks.
+    Nothing,
+    /// It ends something.
+    End,
+    /// It adds something.
+    More,
+}
+
 impl Command {
+    /// Returns what the command does to what is kept: ending something must be possible when nothing can begin.
+    pub fn change(&self) -> Change {
+        match self {
+            Self::ListQueue | Self::Attach { .. } | Self::Detach | Self::Describe | Self::ListGates => {
+                Change::Nothing
+            }
+            Self::Cancel { .. } => Change::End,
+            Self::Decide(vote) if vote.decision == Decision::Deny => Change::End,
+            Self::Decide(_)
+            | Self::Open(_)
+            | Self::Prompt(_)
+            | Self::Queue(_)
+            | Self::Unqueue { .. }
+            | Self::Steer(_)
+            | Self::Rename { .. }
+            | Self::End => Change::More,
+        }
+    }
+
     /// Returns which queue the command waits in: control never waits behind a flood of messages.
     pub const fn urgency(&self) -> Urgency {
         match self {

@@ -1,6 +1,8 @@
 //! The way back from a provider to its session: in order, bounded, and past the redactor.
 
-use tokio::sync::mpsc;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::kernel::effect::{Ask, CallRequest, Finish, Report};
 use crate::kernel::event::{Fault, Intention, Purpose};
@@ -16,6 +18,15 @@ pub struct Reported {
     pub report: Report,
     /// The arguments of a call as they are to be used, where what is kept hides a part of them.
     pub raw_args: Option<String>,
+    /// What a long text holds of the room on the way, until it is taken.
+    pub room: Option<OwnedSemaphorePermit>,
+}
+
+impl Reported {
+    /// Makes a report that is safe to keep and hides nothing.
+    pub const fn new(run: RunId, report: Report) -> Self {
+        Self { run, report, raw_args: None, room: None }
+    }
 }
 
 /// The session has ended, or the run has.
@@ -54,17 +65,19 @@ pub struct Reports {
     redactor: Redactor,
     saying: Option<Stream>,
     mint: Mint,
+    /// The channel counts reports, of which a tool's output makes long ones: those are counted by their bytes as well.
+    room: Arc<Semaphore>,
 }
+
+/// How many bytes of long texts may be on the way at once.
+const ROOM: usize = 512 * 1024;
+/// From how many bytes on a text is long.
+const LONG: usize = 1024;
 
 impl Reports {
     /// Opens a way back for `run`.
-    pub const fn new(
-        run: RunId,
-        sender: mpsc::Sender<Box<Reported>>,
-        redactor: Redactor,
-        mint: Mint,
-    ) -> Self {
-        Self { run, sender, redactor, saying: None, mint }
+    pub fn new(run: RunId, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
+        Self { run, sender, redactor, saying: None, mint, room: Arc::new(Semaphore::new(ROOM)) }
     }
 
     /// Passes a piece of text on; what might be the beginning of a secret waits for the next piece.
@@ -101,7 +114,7 @@ impl Reports {
         };
         let ask = question.map(|question| self.ask(&question));
         let report = Report::Call(Box::new(CallRequest { intention, ask }));
-        self.deliver(Reported { run: self.run.clone(), report, raw_args }).await
+        self.deliver(Reported { raw_args, ..Reported::new(self.run.clone(), report) }).await
     }
 
     /// Ends the turn; another follows.
@@ -127,7 +140,7 @@ impl Reports {
 
     /// Passes a report on that is safe to keep.
     pub async fn send(&self, report: Report) -> Result<(), Gone> {
-        self.deliver(Reported { run: self.run.clone(), report, raw_args: None }).await
+        self.deliver(Reported::new(self.run.clone(), report)).await
     }
 
     /// Returns what makes text safe.
@@ -139,7 +152,20 @@ impl Reports {
         if safe.is_empty() { Ok(()) } else { self.send(Report::Said(safe)).await }
     }
 
-    async fn deliver(&self, reported: Reported) -> Result<(), Gone> {
+    async fn deliver(&self, mut reported: Reported) -> Result<(), Gone> {
+        let (Report::Output { text, .. } | Report::Said(text) | Report::Thought(text)) = &reported.report
+        else {
+            return self.pass_on(reported).await;
+        };
+        if text.len() >= LONG {
+            let bytes = u32::try_from(text.len().min(ROOM)).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
+            reported.room = Some(room.map_err(|_| Gone)?);
+        }
+        self.pass_on(reported).await
+    }
+
+    async fn pass_on(&self, reported: Reported) -> Result<(), Gone> {
         // In a box, so that the channel of a session that waits for nothing stays small.
         self.sender.send(Box::new(reported)).await.map_err(|_| Gone)
     }

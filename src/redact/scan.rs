@@ -171,7 +171,7 @@ impl Scan {
     }
 
     /// Returns the offset before which no further region can begin.
-    fn unclaimed(&self, words: &Words) -> usize {
+    pub(super) fn unclaimed(&self, words: &Words) -> usize {
         let depth = match (&words.automaton, self.state) {
             (Some(machine), Some(state)) => machine.depths.get(&state).copied().unwrap_or(0),
             (None, _) | (_, None) => 0,

@@ -40,7 +40,7 @@ impl Stream {
         let mut shown = String::with_capacity(chunk.len());
         let (frontier, regions) = self.scan.settled(&self.words);
         self.paint.show(&regions, &self.kept, self.base, frontier, &mut shown);
-        self.forget(frontier);
+        self.forget(frontier.min(self.scan.unclaimed(&self.words)));
         shown
     }
 
@@ -54,9 +54,12 @@ impl Stream {
         shown
     }
 
-    /// Drops shown text, except for what a shape may look back at.
-    fn forget(&mut self, frontier: usize) {
-        let unneeded = (frontier - self.base).saturating_sub(LOOK_BEHIND);
+    /// Drops text before an offset, except for what a shape may look back at.
+    ///
+    /// The offset may lie before what was shown: under a marker a secret may have begun that is longer than the one
+    /// it stands for.
+    fn forget(&mut self, before: usize) {
+        let unneeded = before.saturating_sub(self.base).saturating_sub(LOOK_BEHIND);
         if unneeded >= SLACK {
             let cut = boundary(&self.kept, unneeded);
             self.kept.drain(..cut);

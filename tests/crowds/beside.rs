@@ -44,8 +44,8 @@ fn slow_silent_and_half_open_clients_do_not_change_the_latency_of_a_normal_one()
 #[test]
 fn a_normal_client_gets_its_turn_beside_floods() {
     const FLOODS: u64 = 4;
-    const PINGS: u64 = 60_000;
-    const TURNS: u64 = 200;
+    const PINGS: u64 = 40_000;
+    const TURNS: u64 = 100;
     let daemon = Daemon::start();
     let (mut normal, session) = daemon.session();
     let answered = Arc::new(AtomicU64::new(0));

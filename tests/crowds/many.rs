@@ -31,8 +31,8 @@ fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {
         // Whoever is read late has fallen behind meanwhile, and is fed from memory or from the journal.
         reading.push(thread::spawn(move || share.into_iter().map(Listener::story).collect::<Vec<_>>()));
     }
-    let words = "words that are said one after the other, by the thousand ".repeat(40);
-    let step = "$ i=0; while [ $i -lt 300 ]; do echo \"line $i of the output of a step\"; i=$((i+1)); done\n";
+    let words = "words that are said one after the other, by the thousand ".repeat(10);
+    let step = "$ i=0; while [ $i -lt 100 ]; do echo \"line $i of the output of a step\"; i=$((i+1)); done\n";
     let text = format!("{words}\n\n{step}\n{words}\n\n{step}");
     say(
         &mut driver.stream,

@@ -121,8 +121,7 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
         SessionAsk::Snapshot => Outgoing::session_snapshot(id),
         SessionAsk::Rename { name } => Outgoing::rename_session(id, name),
         SessionAsk::End => Outgoing::end_session(id),
-        SessionAsk::Delete { dry_run: true } => Outgoing::weigh_session(id),
-        SessionAsk::Delete { dry_run: false } => Outgoing::delete_session(id),
+        SessionAsk::Delete { dry_run } => Outgoing::delete_session(id).with("dryRun", *dry_run),
         SessionAsk::Detach | SessionAsk::Messages { .. } => return None,
     })
 }

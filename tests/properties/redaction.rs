@@ -1,7 +1,8 @@
 //! Redaction: however a text is cut up, the same is hidden, and no known value is left.
 //!
 //! The first byte of an input chooses the values, the second the pieces, the rest is the text. In it the control characters
-//! 1 to 8 stand for a value: as it is, in an encoding, or cut.
+//! 1 to 8 stand for a value: as it is, in an encoding, or cut; 14 and 15 stand for a long text, so that a stream lets go of
+//! what it has shown.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,26 +15,35 @@ use super::random::Random;
 pub(crate) fn check(input: &[u8]) {
     let [choice, seed, rest @ ..] = input else { return };
     let text = String::from_utf8_lossy(rest);
-    // Most inputs use a set of values that is known already: an automaton takes longer to build than to use.
-    if *choice < 240 {
-        let set = choice % 8;
-        KNOWN.with_borrow_mut(|known| {
-            let (values, redactor) = known.entry(set).or_insert_with(|| set_of(set));
-            check_text(values, redactor, &text, *seed);
-        });
+    let (values, plan) = if *choice < 240 {
+        (set_of(choice % 8).iter().map(|value| (*value).to_owned()).collect(), &*text)
     } else {
-        let Some((values, text)) = text.split_once('\0') else { return };
-        let values: Vec<String> = values.split('\u{9}').take(4).map(|value| format!("q{value}z")).collect();
-        check_text(&values, &Redactor::new(values.iter().map(String::as_str)), text, *seed);
-    }
+        let Some((values, plan)) = text.split_once('\0') else { return };
+        (values.split('\u{9}').take(3).map(own_value).collect(), plan)
+    };
+    let redactor = redactor(&values);
+    check_text(&values, &redactor, plan, *seed);
+}
+
+/// A redactor that knows these values; the latest are kept, as an automaton takes longer to build than to use.
+fn redactor(values: &Vec<String>) -> Redactor {
+    KNOWN.with_borrow_mut(|known| {
+        if known.len() > MOST_KNOWN {
+            known.clear();
+        }
+        let build = || Redactor::new(values.iter().map(String::as_str));
+        known.entry(values.clone()).or_insert_with(build).clone()
+    })
 }
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<u8, (Vec<String>, Redactor)>> = RefCell::default();
+    static KNOWN: RefCell<HashMap<Vec<String>, Redactor>> = RefCell::default();
 }
 
-fn set_of(set: u8) -> (Vec<String>, Redactor) {
-    let values: &[&str] = match set {
+const MOST_KNOWN: usize = 256;
+
+fn set_of(set: u8) -> &'static [&'static str] {
+    match set {
         0 => &[],
         1 => &["hunter2hunter2"],
         2 => &["qabababababz", "qbabababababaz", "qababz"],
@@ -42,9 +52,12 @@ fn set_of(set: u8) -> (Vec<String>, Redactor) {
         5 => &["qpassword=hunter2z", "qsk-0123456789abcdefghijz"],
         6 => &["q[red", "qd]abcz", "q[redactez", "qredacted]z"],
         _ => &["q-----BEGIN PRIVATE KEY-----z", "qeyJhbGciOiJIUzI1NiJ9z", "qhttps://user:pass@hostz"],
-    };
-    let redactor = Redactor::new(values.iter().copied());
-    (values.iter().map(|value| (*value).to_owned()).collect(), redactor)
+    }
+}
+
+/// A value of the input, between two letters that no marker begins or ends with.
+fn own_value(text: &str) -> String {
+    format!("q{}z", text.chars().take(64).collect::<String>())
 }
 
 fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
@@ -68,6 +81,15 @@ fn check_text(values: &[String], redactor: &Redactor, plan: &str, seed: u8) {
 fn filled(values: &[String], plan: &str) -> String {
     let mut text = String::new();
     for character in plan.chars() {
+        if text.len() > LONGEST {
+            break;
+        }
+        if let '\u{e}' | '\u{f}' = character {
+            let piece = if character == '\u{e}' { "some words " } else { "x" };
+            let times = if text.len() < LONG { LONG / piece.len() } else { 1 };
+            text.push_str(&piece.repeat(times));
+            continue;
+        }
         let Some(way) = (character as usize).checked_sub(1).filter(|way| *way < 8) else {
             text.push(character);
             continue;
@@ -103,6 +125,12 @@ fn streamed(redactor: &Redactor, text: &str, random: &mut Random) -> String {
 fn is_looked_for(value: &str) -> bool {
     value.starts_with('q') && value.ends_with('z') && !value.contains(MARKER) && value.chars().count() >= 6
 }
+
+/// How long a text may become.
+const LONGEST: usize = 3_000;
+
+/// How long a long text is; more than a stream keeps of what it has shown. One is enough.
+const LONG: usize = 1_200;
 
 fn hex_of(value: &str) -> String {
     value.bytes().map(|byte| format!("{byte:02x}")).collect()

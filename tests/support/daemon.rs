@@ -24,6 +24,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Daemon {
     pub(crate) home: TempDir,
     variables: Vec<(String, String)>,
+    /// What the daemon is started by; nothing for itself.
+    under: Vec<String>,
     child: Option<Child>,
 }
 
@@ -37,7 +39,16 @@ impl Daemon {
     pub(crate) fn start_with(variables: &[(&str, &str)]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let mut daemon = Self { home, variables, child: None };
+        let mut daemon = Self { home, variables, under: Vec::new(), child: None };
+        daemon.revive();
+        daemon
+    }
+
+    /// Starts a daemon with a fresh home by a command that becomes it.
+    pub(crate) fn start_under(command: &[&str]) -> Self {
+        let home = TempDir::new().expect("a directory for the daemon");
+        let under = command.iter().map(|word| (*word).to_owned()).collect();
+        let mut daemon = Self { home, variables: Vec::new(), under, child: None };
         daemon.revive();
         daemon
     }
@@ -46,8 +57,7 @@ impl Daemon {
     pub(crate) fn revive(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let mut child =
-                self.command("push").args(["daemon", "run", "--announce"]).spawn().expect("a daemon");
+            let mut child = self.daemon_command().spawn().expect("a daemon");
             let out = child.stdout.take().expect("its output");
             let mut word = String::new();
             BufReader::new(out).read_line(&mut word).expect("its first line");
@@ -66,13 +76,28 @@ impl Daemon {
         }
     }
 
+    fn daemon_command(&self) -> Command {
+        let arguments = ["daemon", "run", "--announce"];
+        let Some((program, words)) = self.under.split_first() else {
+            let mut command = self.command("push");
+            command.args(arguments);
+            return command;
+        };
+        let mut command = self.in_surroundings(Command::new(program));
+        command.args(words).arg(env!("CARGO_BIN_EXE_push")).args(arguments);
+        command
+    }
+
     /// A command of ours in the daemon's surroundings, with nothing of the test's own.
     pub(crate) fn command(&self, program: &str) -> Command {
         let path = match program {
             "pushd" => env!("CARGO_BIN_EXE_pushd"),
             _ => env!("CARGO_BIN_EXE_push"),
         };
-        let mut command = Command::new(path);
+        self.in_surroundings(Command::new(path))
+    }
+
+    fn in_surroundings(&self, mut command: Command) -> Command {
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -29,13 +29,17 @@ pub enum Code {
     ProviderNotConfigured,
     /// Tools cannot run.
     SandboxUnavailable,
+    /// There is no room on the disk.
+    StorageFull,
+    /// Nothing can be kept until the daemon is restarted.
+    StorageFailed,
     /// The daemon failed.
     InternalError,
 }
 
 impl Code {
     /// Every code, in the order of the specification.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::UnsupportedProtocolVersion,
         Self::UnsupportedRequestType,
         Self::InvalidRequest,
@@ -47,6 +51,8 @@ impl Code {
         Self::ApprovalExpired,
         Self::ProviderNotConfigured,
         Self::SandboxUnavailable,
+        Self::StorageFull,
+        Self::StorageFailed,
         Self::InternalError,
     ];
 
@@ -69,6 +75,8 @@ impl Code {
             Self::ApprovalExpired => "APPROVAL_EXPIRED",
             Self::ProviderNotConfigured => "PROVIDER_NOT_CONFIGURED",
             Self::SandboxUnavailable => "SANDBOX_UNAVAILABLE",
+            Self::StorageFull => "STORAGE_FULL",
+            Self::StorageFailed => "STORAGE_FAILED",
             Self::InternalError => "INTERNAL_ERROR",
         }
     }

@@ -13,7 +13,7 @@ use crate::daemon::outbox::Outbox;
 use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
 use crate::kernel::command::{Private, Reply, Snapshot};
 use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::event::{Event, EventKind};
+use crate::kernel::event::{Decision, Ending, Event, EventKind};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::state::State;
 
@@ -57,6 +57,8 @@ pub(super) struct Gathering {
     synced: bool,
     /// Whether it changes what lists say.
     telling: bool,
+    /// Whether it ends something, so that it may use the room that is kept for that.
+    urgent: bool,
     expected: BTreeMap<Ticket, Respond>,
     after: After,
 }
@@ -85,6 +87,37 @@ impl Checkpoints {
 /// How many bytes of events are kept for each byte of a checkpoint.
 const KEPT_FOR_ONE: usize = 8;
 
+/// Small blocks, as a slow stream makes them: they are merged before many have gathered, and when a run has ended.
+#[derive(Debug, Default)]
+pub(super) struct Drops {
+    count: usize,
+    /// Up to where all that is small has been merged.
+    merged: Seq,
+}
+
+impl Drops {
+    /// Counts a block that was kept; returns what is to be merged, if it is time for that.
+    ///
+    /// What was merged once is looked at again only while little has come since: the cost does not grow with the
+    /// session.
+    pub(super) const fn fall(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
+        if block.lines.len() < SMALL {
+            self.count += 1;
+        }
+        let merge = (self.merged, block.last);
+        if self.count >= MANY {
+            *self = Self { count: 0, merged: block.last };
+            return Some(merge);
+        }
+        if run_ended { Some(merge) } else { None }
+    }
+}
+
+/// From which size on a block is no drop.
+const SMALL: usize = 16 * 1024;
+/// How many drops there may be: what a merge looks at in one go.
+const MANY: usize = 256;
+
 impl Gathering {
     pub(super) fn expect(&mut self, ticket: Ticket, respond: Respond) {
         self.expected.insert(ticket, respond);
@@ -105,6 +138,40 @@ impl Gathering {
         self.telling
     }
 
+    pub(super) const fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
+    pub(super) const fn reserves(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Tells whether it can be answered without the journal.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.count == 0 && self.reserve.is_none() && self.after.doing.is_empty()
+    }
+
+    /// Adds what gathered apart.
+    pub(super) fn append(&mut self, other: Self) {
+        if self.count == 0 {
+            self.first = other.first;
+        }
+        if other.count > 0 {
+            self.last = other.last;
+        }
+        self.count += other.count;
+        self.lines.extend_from_slice(&other.lines);
+        self.reserve = other.reserve.or(self.reserve);
+        self.checkpoint = other.checkpoint.or(self.checkpoint.take());
+        self.synced |= other.synced;
+        self.telling |= other.telling;
+        self.urgent |= other.urgent;
+        self.expected.extend(other.expected);
+        self.after.answers.extend(other.after.answers);
+        self.after.doing.extend(other.after.doing);
+        self.after.run_ended |= other.after.run_ended;
+    }
+
     pub(super) fn into_after(self) -> After {
         self.after
     }
@@ -115,7 +182,10 @@ impl Gathering {
         create: Option<Create>,
         meta: Option<Meta>,
     ) -> (Batch, Option<Block>, After) {
-        let lines = Bytes::from(self.lines);
+        let mut lines = self.lines;
+        // The ring keeps them for a while, and listeners longer.
+        lines.shrink_to_fit();
+        let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
         let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
         let shown = (count > 0).then_some(Block { first, last, lines });
@@ -125,6 +195,7 @@ impl Gathering {
         batch.block = kept;
         batch.meta = meta;
         batch.checkpoint = self.checkpoint;
+        batch.urgent = self.urgent;
         if self.synced {
             batch.durability = Durability::Synced;
         }
@@ -139,6 +210,7 @@ impl Gathering {
         self.count += 1;
         self.synced |= must_be_synced(&event.kind);
         self.telling |= tells(&event.kind);
+        self.urgent |= ends(&event.kind);
         encode::event_line(session, event, &mut self.lines);
     }
 }
@@ -232,6 +304,35 @@ const fn must_be_synced(kind: &EventKind) -> bool {
     )
 }
 
+/// Whether it ends something: that must be possible on a full disk, too.
+fn ends(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Stopping { .. } | EventKind::RunEnded(_) => true,
+        EventKind::GateSettled(verdict) => verdict.decision == Decision::Deny,
+        EventKind::CallSettled(settlement) => settlement.ending == Ending::Cut,
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::Lost { .. } => false,
+    }
+}
+
 /// Whether lists of sessions say something else afterwards.
 const fn tells(kind: &EventKind) -> bool {
     match kind {
@@ -259,5 +360,26 @@ const fn tells(kind: &EventKind) -> bool {
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
         | EventKind::Lost { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_merged_before_many_have_gathered_and_never_from_the_beginning_again() {
+        let mut drops = Drops::default();
+        let block =
+            |seq, size| Block { first: Seq::new(seq), last: Seq::new(seq), lines: vec![b'x'; size].into() };
+        let many = u64::try_from(MANY).unwrap();
+        for seq in 1..many {
+            assert_eq!(drops.fall(&block(seq, 100), false), None);
+        }
+        assert_eq!(drops.fall(&block(many, SMALL), false), None, "no drop");
+        assert_eq!(drops.fall(&block(many + 1, 100), false), Some((Seq::ZERO, Seq::new(many + 1))));
+        let merged = Seq::new(many + 1);
+        assert_eq!(drops.fall(&block(many + 2, 100), true), Some((merged, Seq::new(many + 2))));
+        assert_eq!(drops.fall(&block(many + 3, 100), true), Some((merged, Seq::new(many + 3))));
     }
 }

@@ -14,7 +14,7 @@ use crate::daemon::outbox::Outbox;
 use crate::kernel::command::{Caller, Command, Phase, Reply, Urgency};
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 
-/// Something for a lane.
+/// Something for a lane; it travels boxed, as every session in memory holds room for many.
 #[derive(Debug)]
 pub enum LaneInput {
     /// Somebody asks for something.
@@ -48,6 +48,15 @@ pub enum Trouble {
     /// The journal did not take it.
     #[error("it could not be stored: {0}")]
     Storage(String),
+    /// There is no room for it.
+    #[error("the disk is full; nothing new is taken until there is room")]
+    Full,
+    /// Nothing can be kept any more.
+    #[error("the journal could not be synced; nothing new is taken until the daemon is restarted")]
+    Failed,
+    /// It was handed to a journal that then failed.
+    #[error("the journal could not be synced; whether this was kept is known after the daemon is restarted")]
+    Unsure,
     /// The session ended under it.
     #[error("the session was interrupted; it is safe to ask again")]
     Interrupted,
@@ -93,8 +102,8 @@ impl fmt::Debug for Respond {
 #[derive(Debug, Clone)]
 pub struct LaneHandle {
     id: SessionId,
-    control: mpsc::Sender<LaneInput>,
-    commands: mpsc::Sender<LaneInput>,
+    control: mpsc::Sender<Box<LaneInput>>,
+    commands: mpsc::Sender<Box<LaneInput>>,
     feed: Arc<Feed>,
     phase: Arc<AtomicU8>,
     token: Arc<Mutex<[u8; 32]>>,
@@ -107,8 +116,8 @@ pub struct LaneOver(pub Box<Asked>);
 impl LaneHandle {
     pub(super) fn new(
         id: SessionId,
-        control: mpsc::Sender<LaneInput>,
-        commands: mpsc::Sender<LaneInput>,
+        control: mpsc::Sender<Box<LaneInput>>,
+        commands: mpsc::Sender<Box<LaneInput>>,
         feed: Arc<Feed>,
         token: [u8; 32],
     ) -> Self {
@@ -121,33 +130,37 @@ impl LaneHandle {
             Urgency::Control => &self.control,
             Urgency::Ordinary => &self.commands,
         };
-        match inbox.try_send(LaneInput::Asked(asked)) {
-            Err(TrySendError::Full(LaneInput::Asked(asked))) => {
-                asked.respond.answer(Err(Trouble::Busy));
-                Ok(())
-            }
-            Err(TrySendError::Closed(LaneInput::Asked(asked))) => Err(LaneOver(asked)),
+        let refused = match inbox.try_send(Box::new(LaneInput::Asked(asked))) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        let full = matches!(refused, TrySendError::Full(_));
+        match *refused.into_inner() {
+            LaneInput::Asked(asked) if full => asked.respond.answer(Err(Trouble::Busy)),
+            LaneInput::Asked(asked) => return Err(LaneOver(asked)),
             // Nothing but a question was sent.
-            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Closed(_)) => Ok(()),
+            LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
         }
+        Ok(())
     }
 
     /// Has the lane end for good if it may; `None` when it has ended by itself.
     pub async fn leave(&self, departure: Departure) -> Option<Leaving> {
         let (answer, answered) = oneshot::channel();
-        self.control.send(LaneInput::Leave(Box::new(Leave { departure, answer }))).await.ok()?;
+        let leave = LaneInput::Leave(Box::new(Leave { departure, answer }));
+        self.control.send(Box::new(leave)).await.ok()?;
         answered.await.ok()
     }
 
     /// Tells the lane which events were removed on purpose; one that has ended reads it when it comes back.
     pub async fn forget(&self, floor: Seq) {
-        let _ = self.control.send(LaneInput::Forget(floor)).await;
+        let _ = self.control.send(Box::new(LaneInput::Forget(floor))).await;
     }
 
     /// Tells the lane that a connection is gone; it waits for room in the background.
     pub fn gone(&self, who: ParticipantId) {
         self.feed.remove(who);
-        if let Err(TrySendError::Full(input)) = self.control.try_send(LaneInput::Gone(who)) {
+        if let Err(TrySendError::Full(input)) = self.control.try_send(Box::new(LaneInput::Gone(who))) {
             let control = self.control.clone();
             tokio::spawn(async move { control.send(input).await });
         }

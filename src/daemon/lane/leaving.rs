@@ -1,11 +1,14 @@
-//! How a session leaves memory: parked, to come back when it is asked for, or for good, because it is deleted.
+//! How a session leaves memory: parked, to come back when it is asked for; closed, when the
+//! daemon stops; or for good, because it is deleted.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::batch;
 use super::{Ended, Lane, LaneInput};
 use crate::daemon::hub::Hub;
+use crate::journal::{Batch, CommitError, Durability};
 use crate::kernel::command::Private;
 
 /// The wish that a session leaves memory for good.
@@ -90,10 +93,55 @@ impl Lane {
         self.control.close();
         self.commands.close();
         while let Ok(input) = self.control.try_recv().or_else(|_| self.commands.try_recv()) {
-            match input {
+            match *input {
                 LaneInput::Asked(asked) => hub.redirect(self.id.clone(), asked),
                 // Who is gone needs no word, the next life reads what was removed, and a dropped wish is looked at again.
                 LaneInput::Gone(_) | LaneInput::Forget(_) | LaneInput::Leave(_) => {}
+            }
+        }
+    }
+
+    /// Commits everything, with a checkpoint and the exact end of the numbers in use.
+    async fn flush(&mut self) -> Result<(), CommitError> {
+        self.settle().await?;
+        if self.has_failed() {
+            return Ok(());
+        }
+        let mut batch = Batch::new(self.id.clone());
+        batch.reserve = Some(self.session.release());
+        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
+        batch.meta = Some(self.meta());
+        batch.durability = Durability::Synced;
+        // The last words of a daemon that stops; a session that merely leaves memory can wait for room.
+        batch.urgent = self.world.closing.has_begun();
+        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Commits what has gathered, and lets what follows from it follow.
+    async fn settle(&mut self) -> Result<(), CommitError> {
+        while self.in_flight.is_some() || !self.gathering.is_empty() {
+            self.submit();
+            if let Some(in_flight) = &mut self.in_flight {
+                match (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)) {
+                    Ok(()) => self.committed(),
+                    Err(trouble) if self.has_failed_with(&trouble) => return Ok(()),
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn close(&mut self) -> Ended {
+        self.control.close();
+        self.commands.close();
+        // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
+        self.work.kill();
+        match self.flush().await {
+            Ok(()) => Ended::Closed,
+            Err(trouble) => {
+                self.fail(&trouble);
+                Ended::Broken
             }
         }
     }

@@ -49,9 +49,9 @@ pub(super) enum Whole<T> {
 
 impl Memory {
     /// Takes the environment that a client brought, and the secrets in it.
-    pub(super) fn learn(&mut self, environment: Environment) {
+    pub(super) fn learn(&mut self, environment: Arc<Environment>) {
         // Clients send the same one with every message, and finding its secrets takes a moment.
-        if self.environment.as_deref() == Some(&environment) {
+        if self.environment.as_ref() == Some(&environment) {
             return;
         }
         let variables = environment.variables().iter();
@@ -62,7 +62,7 @@ impl Memory {
         let surplus = self.secrets.len().saturating_sub(SECRETS);
         self.secrets.drain(..surplus);
         self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
-        self.environment = Some(Arc::new(environment));
+        self.environment = Some(environment);
     }
 
     pub(super) fn environment(&self) -> Option<Arc<Environment>> {

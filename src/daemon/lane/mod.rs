@@ -10,6 +10,7 @@ mod input;
 mod leaving;
 mod listening;
 mod memory;
+mod storage;
 mod working;
 
 use std::sync::Arc;
@@ -22,14 +23,15 @@ use super::hub::Hub;
 use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
-use crate::journal::{Batch, CommitError, Create, Durability, Meta};
-use crate::kernel::command::{Command, Phase, Rights};
+use crate::journal::{Batch, CommitError, Create, Meta};
+use crate::kernel::command::{Change, Command, Phase, Rights};
 use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
-use batch::{After, Answered, Checkpoints, Gathering};
+use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
+use storage::{Flight, Storage};
 use working::Work;
 
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
@@ -68,8 +70,8 @@ pub struct Lane {
     session: Session,
     world: Arc<World>,
     feed: Arc<Feed>,
-    control: mpsc::Receiver<LaneInput>,
-    commands: mpsc::Receiver<LaneInput>,
+    control: mpsc::Receiver<Box<LaneInput>>,
+    commands: mpsc::Receiver<Box<LaneInput>>,
     handle: LaneHandle,
     /// What must not be journaled and is needed all the same.
     memory: Memory,
@@ -77,7 +79,11 @@ pub struct Lane {
     work: Work,
     gathering: Gathering,
     checkpoints: Checkpoints,
+    drops: Drops,
     in_flight: Option<InFlight>,
+    storage: Storage,
+    /// Whether the journal knows of an active run.
+    kept_run: bool,
     tickets: u64,
     create: Option<Create>,
     /// Who is still to be taken over from the life before.
@@ -92,6 +98,9 @@ struct InFlight {
     done: oneshot::Receiver<Result<(), CommitError>>,
     after: After,
     block: Option<Block>,
+    /// For when it has to be handed in again.
+    batch: Batch,
+    state: Flight,
 }
 
 impl Lane {
@@ -121,7 +130,10 @@ impl Lane {
             work,
             gathering: Gathering::default(),
             checkpoints: Checkpoints::default(),
+            drops: Drops::default(),
             in_flight: None,
+            storage: Storage::Sound,
+            kept_run: false,
             tickets: 0,
             create,
             inherited,
@@ -139,7 +151,12 @@ impl Lane {
     pub async fn run(mut self: Box<Self>, hub: Arc<Hub>) -> Ended {
         if self.create.is_none() {
             self.inherit();
-            self.recover();
+            self.kept_run = self.session.state().run.is_some();
+            if self.world.journal.has_failed() {
+                self.begin_read_only();
+            } else {
+                self.recover();
+            }
         }
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
@@ -152,7 +169,7 @@ impl Lane {
             }
             match self.next().await {
                 Next::Input(input) => {
-                    self.take(input);
+                    self.take(*input);
                     self.take_waiting();
                 }
                 Next::Reported(reported) => {
@@ -162,9 +179,12 @@ impl Lane {
                 Next::Deadline => self.apply(Input::Deadline, None),
                 Next::Committed(Ok(())) => self.committed(),
                 Next::Committed(Err(trouble)) => {
-                    self.fail(&trouble);
-                    break Ended::Broken;
+                    if !self.survives(&trouble) {
+                        self.fail(&trouble);
+                        break Ended::Broken;
+                    }
                 }
+                Next::Room => self.take_off(),
                 Next::Quiet => {
                     if let Some(ended) = Box::pin(self.park(&hub)).await {
                         break ended;
@@ -183,10 +203,11 @@ impl Lane {
         if idle {
             self.work.rest();
         }
+        let grounded = self.is_grounded();
         let committed = async {
             match &mut self.in_flight {
-                Some(in_flight) => (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)),
-                None => std::future::pending().await,
+                Some(flight) if !grounded => (&mut flight.done).await.unwrap_or(Err(CommitError::Closed)),
+                Some(_) | None => std::future::pending().await,
             }
         };
         let quiet = async {
@@ -197,14 +218,17 @@ impl Lane {
             }
         };
         let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
+        // What a run that is being stopped still says is not kept, so that it needs no room.
+        let stopping = self.session.state().run.as_ref().is_some_and(|run| run.stopping.is_some());
         tokio::select! {
             biased;
             result = committed => Next::Committed(result),
+            () = self.world.journal.room(), if grounded => Next::Room,
             () = self.world.closing.wait() => Next::Close,
             input = self.control.recv() => input.map_or(Next::Close, Next::Input),
             () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
-            input = self.commands.recv(), if roomy => input.map_or(Next::Close, Next::Input),
-            reported = self.work.reported(), if roomy => Next::Reported(reported),
+            input = self.commands.recv(), if roomy || grounded => input.map_or(Next::Close, Next::Input),
+            reported = self.work.reported(), if roomy || stopping => Next::Reported(reported),
             () = quiet => Next::Quiet,
         }
     }
@@ -213,9 +237,9 @@ impl Lane {
     fn take_waiting(&mut self) {
         while self.gathering.bytes() < self.world.limits.batch_bytes {
             if let Ok(input) = self.control.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Ok(input) = self.commands.try_recv() {
-                self.take(input);
+                self.take(*input);
             } else if let Some(reported) = self.work.has_reported() {
                 self.report(*reported);
             } else {
@@ -235,11 +259,22 @@ impl Lane {
     }
 
     fn asked(&mut self, asked: Asked) {
+        self.learn_of_failure();
+        if let Some(trouble) = self.refuses(&asked.command) {
+            return asked.respond.answer(Err(trouble));
+        }
+        if self.is_grounded() && asked.command.change() == Change::Nothing {
+            return self.answer_past(|lane| lane.asked_and_taken(asked));
+        }
+        self.asked_and_taken(asked);
+    }
+
+    fn asked_and_taken(&mut self, asked: Asked) {
         let Asked { caller, command, respond, outbox, environment } = asked;
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
-            self.memory.learn(environment);
+            self.memory.learn(self.world.environments.share(environment));
         }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
@@ -255,7 +290,7 @@ impl Lane {
     }
 
     fn report(&mut self, reported: Reported) {
-        let Reported { run, report, raw_args } = reported;
+        let Reported { run, report, raw_args, room: _ } = reported;
         self.memory.keep_args(&report, raw_args);
         self.apply(Input::Report { run, report }, None);
     }
@@ -280,8 +315,14 @@ impl Lane {
 
     /// Hands what has gathered to the journal, unless it still works on the batch before.
     fn submit(&mut self) {
+        if self.is_grounded() && self.gathering.is_urgent() {
+            self.take_off();
+        }
         if self.in_flight.is_some() || self.gathering.is_empty() {
             return;
+        }
+        if self.has_failed() {
+            return self.do_without_keeping();
         }
         let gathered = std::mem::take(&mut self.gathering);
         let create = self.create.take();
@@ -291,12 +332,14 @@ impl Lane {
             // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
             return self.follow(after, block);
         }
-        let done = self.world.journal.commit(batch);
-        self.in_flight = Some(InFlight { done, after, block });
+        self.in_flight = Some(InFlight::new(batch, after, block, self));
     }
 
     fn committed(&mut self) {
-        if let Some(InFlight { after, block, done: _ }) = self.in_flight.take() {
+        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take() {
+            if let Some(meta) = &batch.meta {
+                self.kept_run = meta.active_run.is_some();
+            }
             self.follow(after, block);
         }
     }
@@ -310,6 +353,7 @@ impl Lane {
             self.give(answer);
         }
         drop(together);
+        let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
         if let Some(block) = block {
             self.grown += block.lines.len() as u64;
             self.feed.show(block);
@@ -317,9 +361,11 @@ impl Lane {
         for effect in doing {
             self.perform(effect);
         }
+        if let Some((after, up_to)) = merge {
+            // Nobody waits for it.
+            drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
+        }
         if run_ended {
-            // A slow stream makes small blocks; nobody waits for them to be joined.
-            drop(self.world.journal.merge(self.id.clone(), self.session.state().last_seq));
             self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
         }
     }
@@ -368,44 +414,10 @@ impl Lane {
         let gathered = std::mem::take(&mut self.gathering).into_after();
         for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
             if let Answered::Reply(respond, _) = answer {
-                respond.answer(Err(Trouble::Storage(trouble.to_string())));
-            }
-        }
-    }
-
-    /// Commits everything, with a checkpoint and the exact end of the numbers in use.
-    async fn flush(&mut self) -> Result<(), CommitError> {
-        self.settle().await?;
-        let mut batch = Batch::new(self.id.clone());
-        batch.reserve = Some(self.session.release());
-        batch.checkpoint = Some(batch::checkpoint(self.session.state()));
-        batch.meta = Some(self.meta());
-        batch.durability = Durability::Synced;
-        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
-    }
-
-    /// Commits what has gathered, and lets what follows from it follow.
-    async fn settle(&mut self) -> Result<(), CommitError> {
-        while self.in_flight.is_some() || !self.gathering.is_empty() {
-            self.submit();
-            if let Some(in_flight) = &mut self.in_flight {
-                (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed))?;
-                self.committed();
-            }
-        }
-        Ok(())
-    }
-
-    async fn close(&mut self) -> Ended {
-        self.control.close();
-        self.commands.close();
-        // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
-        self.work.kill();
-        match self.flush().await {
-            Ok(()) => Ended::Closed,
-            Err(trouble) => {
-                self.fail(&trouble);
-                Ended::Broken
+                respond.answer(Err(match trouble {
+                    CommitError::Full => Trouble::Full,
+                    other => Trouble::Storage(other.to_string()),
+                }));
             }
         }
     }
@@ -416,10 +428,11 @@ impl Lane {
 }
 
 enum Next {
-    Input(LaneInput),
+    Input(Box<LaneInput>),
     Reported(Box<Reported>),
     Deadline,
     Committed(Result<(), CommitError>),
+    Room,
     Quiet,
     Close,
 }

@@ -137,7 +137,7 @@ impl Work {
             }
             let report = Report::Stopped { left };
             // The lane may have ended; then nobody needs to know.
-            let _ = reports.send(Box::new(Reported { run, report, raw_args: None })).await;
+            let _ = reports.send(Box::new(Reported::new(run, report))).await;
         });
     }
 

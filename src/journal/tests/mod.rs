@@ -1,12 +1,19 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
+mod anywhere;
 mod commit;
 mod damage;
+mod disk;
+mod faults;
 mod inspect;
 mod merge;
 mod open;
+mod power;
+#[path = "../../../tests/support/random.rs"]
+mod random;
 mod read;
 mod removal;
+mod salvage;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -50,7 +57,8 @@ impl Place {
         let ground = Ground::real(dir.path());
         let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let journal = Journal::start(&ground, connection, options, Box::new(sync)).expect("a journal");
+        let begun = Begun::on(&ground, &connection, &options, None).expect("a life");
+        let journal = Journal::start(ground, connection, options, begun, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }
 

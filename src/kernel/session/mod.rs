@@ -47,6 +47,13 @@ pub enum Input {
     },
     /// A connection is gone.
     Gone(ParticipantId),
+    /// What happens from here on cannot be kept.
+    Unkept {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people.
+        message: String,
+    },
 }
 
 /// A session and what belongs to its present life alone.
@@ -131,6 +138,7 @@ impl Session {
             Input::Deadline => {}
             Input::Recovered { gates } => self.recover(gates, now, &mut fx),
             Input::Gone(who) => self.roster.leave(who),
+            Input::Unkept { code, message } => self.unkept(code, message, now, &mut fx),
         }
         if self.since_checkpoint >= self.limits.checkpoint_every {
             self.since_checkpoint = 0;

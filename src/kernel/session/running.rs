@@ -155,6 +155,15 @@ impl Session {
         self.record(EventKind::Stopping { outcome, reason, by: by.to_owned() }, now, fx);
     }
 
+    /// Says that nothing can be kept, and stops a run that is at work; one that waits can still be ended by a verdict.
+    pub(super) fn unkept(&mut self, code: String, message: String, now: Now, fx: &mut Effects) {
+        let reason = code.to_ascii_lowercase();
+        self.record(EventKind::Failed { code, message, retryable: false, detail: None }, now, fx);
+        if self.state.gates.is_empty() {
+            self.stop(Outcome::Failed, reason, "storage", now, fx);
+        }
+    }
+
     fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
         let CallRequest { intention, ask } = request;
         // Who has said that there is nothing more to do gets nothing more done.

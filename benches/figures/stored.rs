@@ -1,0 +1,94 @@
+//! Homes that are filled without a daemon, through the journal itself: what would take a daemon minutes is there at once.
+
+use std::path::PathBuf;
+
+use pushd::adapter::push::record;
+use pushd::journal::{Batch, Block, Create, Journal, Options, Stored};
+use pushd::kernel::id::{Seq, SessionId};
+
+use super::daemon::Home;
+
+/// Makes a home with a session of `from`, every event of it in a block of its own.
+pub(crate) fn in_drops(from: &Home, session: &str) -> Home {
+    let (stored, blocks) = read(from, session);
+    let home = Home::new();
+    let journal = open(&home);
+    let id = SessionId::from(session);
+    let mut create = Some(create(&stored));
+    for line in blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
+        let seq = record::seq_of(line).expect("an event");
+        let mut batch = Batch::new(id.clone());
+        batch.create = create.take();
+        batch.block = Some(Block { first: seq, last: seq, count: 1, bytes: line.to_vec().into() });
+        // The journal answers in order: the last answer stands for all.
+        drop(journal.commit(batch));
+    }
+    let mut batch = Batch::new(id);
+    batch.reserve = Some(stored.reserved);
+    batch.meta = Some(stored.meta);
+    batch.checkpoint = stored.checkpoint;
+    journal.commit(batch).blocking_recv().expect("an answer").expect("a session that is kept");
+    close(journal);
+    home
+}
+
+/// Merges the blocks of a session in a home without a daemon.
+pub(crate) fn merge(home: &Home, session: &str) {
+    let journal = open(home);
+    let merged = journal.merge(SessionId::from(session), Seq::new(u64::MAX)).blocking_recv();
+    merged.expect("an answer").expect("blocks that can be merged");
+    close(journal);
+}
+
+/// Stores a session of `home`, in which no daemon runs, that many times more, each under a name of its own.
+pub(crate) fn multiply(home: &Home, session: &str, times: u32) {
+    let (stored, blocks) = read(home, session);
+    let journal = open(home);
+    let (prefix, _) = session.split_at(session.len() - 7);
+    let mut answer = None;
+    for number in 0..times {
+        // Names keep their length, so that they can be exchanged within the events.
+        let name = format!("{prefix}{number:07}");
+        let renamed = |text: &str| text.replace(session, &name);
+        let mut batch = Batch::new(SessionId::from(name.as_str()));
+        batch.create = Some(create(&stored));
+        batch.reserve = Some(stored.reserved);
+        batch.block = blocks.first().map(|block| {
+            let lines = renamed(std::str::from_utf8(&block.bytes).expect("UTF-8"));
+            Block { bytes: lines.into_bytes().into(), ..block.clone() }
+        });
+        batch.meta = Some(stored.meta.clone());
+        if let Some(meta) = &mut batch.meta {
+            meta.session = batch.session.clone();
+            meta.summary = renamed(&meta.summary);
+        }
+        answer = Some(journal.commit(batch));
+    }
+    answer.expect("some sessions").blocking_recv().expect("an answer").expect("sessions that are kept");
+    close(journal);
+}
+
+fn read(home: &Home, session: &str) -> (Stored, Vec<Block>) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let id = SessionId::from(session);
+    let journal = open(home);
+    let stored = runtime.block_on(journal.load(id.clone())).expect("a journal").expect("the session");
+    let page = runtime.block_on(journal.page(id, Seq::ZERO, usize::MAX)).expect("its history");
+    close(journal);
+    (stored, page.blocks)
+}
+
+fn create(stored: &Stored) -> Create {
+    Create { token_hash: stored.token_hash, start_key: None, opened_at: stored.meta.opened_at }
+}
+
+fn open(home: &Home) -> Journal {
+    let state: PathBuf = home.place.path().join(".push/state");
+    std::fs::create_dir_all(&state).expect("a directory");
+    Journal::open(&state, Options::default()).expect("a journal")
+}
+
+fn close(journal: Journal) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(journal.close()).expect("a journal that closes");
+}

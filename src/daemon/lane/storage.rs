@@ -1,0 +1,169 @@
+//! A lane whose journal does not take anything: what it still does, and what it refuses.
+//!
+//! On a full disk a run stands still: its batch waits for room, and nothing of it is lost. What ends something (a cancel, a
+//! denial, the end of a run) may use the room that is kept for it. After a failed sync nothing can be kept any more: the
+//! work that is under way is ended, what ends something is done and shown, and nothing new begins. Reading goes on in
+//! both cases.
+
+use tracing::{error, warn};
+
+use super::batch::{Answered, Gathering};
+use super::{InFlight, Lane, Trouble};
+use crate::journal::{Batch, CommitError};
+use crate::kernel::command::{Change, Command};
+use crate::kernel::session::Input;
+
+/// What the journal is good for, as far as the lane knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Everything.
+    Sound,
+    /// Reading alone, until the daemon is started anew.
+    Failed {
+        /// Whether the numbers that are on disk are used up: then nothing can be shown any more.
+        mute: bool,
+    },
+}
+
+/// Where the batch in flight is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flight {
+    /// The journal has it.
+    Under,
+    /// It waits until there is room.
+    Grounded,
+}
+
+impl Lane {
+    /// Returns why a command cannot be taken now.
+    pub(super) fn refuses(&self, command: &Command) -> Option<Trouble> {
+        match command.change() {
+            Change::Nothing | Change::End => None,
+            Change::More if self.has_failed() => Some(Trouble::Failed),
+            Change::More if self.world.journal.is_full() => Some(Trouble::Full),
+            Change::More => None,
+        }
+    }
+
+    /// Tells whether nothing can be kept until the daemon is started anew.
+    pub(super) const fn has_failed(&self) -> bool {
+        matches!(self.storage, Storage::Failed { .. })
+    }
+
+    /// Takes notice of a sync that failed for another session.
+    pub(super) fn learn_of_failure(&mut self) {
+        if !self.has_failed() && self.world.journal.has_failed() {
+            self.storage_failed();
+        }
+    }
+
+    /// Tells whether a batch waits for room.
+    pub(super) fn is_grounded(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::Grounded)
+    }
+
+    /// Takes a commit's failure; returns whether the lane can go on.
+    pub(super) fn survives(&mut self, trouble: &CommitError) -> bool {
+        match trouble {
+            CommitError::Full if self.kept_run => {
+                if let Some(flight) = &mut self.in_flight {
+                    warn!(session = %self.id, "a run waits for room on the disk");
+                    flight.state = Flight::Grounded;
+                }
+                true
+            }
+            CommitError::SyncFailed { .. } | CommitError::StorageFailed => {
+                self.storage_failed();
+                true
+            }
+            CommitError::Full
+            | CommitError::Conflict(_)
+            | CommitError::Busy
+            | CommitError::Sqlite { .. }
+            | CommitError::Closed => false,
+        }
+    }
+
+    /// Tells whether a failure is one after which the lane ends without keeping anything.
+    pub(super) fn has_failed_with(&mut self, trouble: &CommitError) -> bool {
+        let failed = matches!(trouble, CommitError::SyncFailed { .. } | CommitError::StorageFailed);
+        if failed {
+            self.storage_failed();
+        }
+        failed
+    }
+
+    /// Hands a batch that waited to the journal again, now that there is room or that something ends.
+    pub(super) fn take_off(&mut self) {
+        let urgent = self.gathering.is_urgent();
+        if let Some(flight) = &mut self.in_flight {
+            flight.batch.urgent |= urgent;
+            flight.done = self.world.journal.commit(flight.batch.clone());
+            flight.state = Flight::Under;
+        }
+    }
+
+    /// Answers a command that keeps nothing at once, past a batch that waits for room.
+    pub(super) fn answer_past(&mut self, ask: impl FnOnce(&mut Self)) {
+        let waiting = std::mem::take(&mut self.gathering);
+        ask(self);
+        let new = std::mem::replace(&mut self.gathering, waiting);
+        if new.keeps_nothing() {
+            self.follow(new.into_after(), None);
+        } else {
+            self.gathering.append(new);
+        }
+    }
+
+    /// Does what has gathered without keeping it: only what ends something gets here.
+    pub(super) fn do_without_keeping(&mut self) {
+        let gathered: Gathering = std::mem::take(&mut self.gathering);
+        let Storage::Failed { mute } = &mut self.storage else { return };
+        // Numbers beyond those on disk would be given to other events after the restart.
+        *mute |= gathered.reserves();
+        let silent = *mute;
+        let (_, block, mut after) = gathered.into_batch(&self.id, None, None);
+        // Nothing may begin of which there is no record.
+        after.doing.clear();
+        after.run_ended = false;
+        self.follow(after, block.filter(|_| !silent));
+    }
+
+    /// Begins a life in a journal that can only be read.
+    pub(super) fn begin_read_only(&mut self) {
+        self.storage = Storage::Failed { mute: true };
+    }
+
+    /// Nothing can be kept any more: everybody is told, and the work under way is ended.
+    fn storage_failed(&mut self) {
+        error!(session = %self.id, "nothing can be kept any more; the work under way is ended");
+        let in_flight = self.in_flight.take();
+        let gathered = std::mem::take(&mut self.gathering);
+        let reserves = gathered.reserves() || in_flight.as_ref().is_some_and(InFlight::reserves);
+        self.storage = Storage::Failed { mute: reserves };
+        let answers = in_flight.into_iter().map(|flight| flight.after).chain([gathered.into_after()]);
+        for answer in answers.flat_map(|after| after.answers) {
+            match answer {
+                Answered::Reply(respond, _) => respond.answer(Err(Trouble::Unsure)),
+                answer => self.give(answer),
+            }
+        }
+        let message =
+            "nothing can be kept any more: a sync of the journal failed; restart the daemon".to_owned();
+        self.apply(Input::Unkept { code: STORAGE_FAILED.to_owned(), message }, None);
+    }
+}
+
+impl InFlight {
+    pub(super) fn new(batch: Batch, after: super::After, block: Option<super::Block>, lane: &Lane) -> Self {
+        let done = lane.world.journal.commit(batch.clone());
+        Self { done, after, block, batch, state: Flight::Under }
+    }
+
+    const fn reserves(&self) -> bool {
+        self.batch.reserve.is_some()
+    }
+}
+
+/// The word for programs.
+const STORAGE_FAILED: &str = "STORAGE_FAILED";

@@ -1,0 +1,240 @@
+//! A database that cannot be read: it is set aside, and the journal goes on with what was salvaged.
+//!
+//! That happens when a journal is opened, and in the middle of a life when damage is met. Every history is then compared
+//! with its mark, so that nothing which the salvage did not find is missing without a word.
+
+use std::sync::atomic::Ordering;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+
+use super::begin::Begun;
+use super::error::{CommitError, OpenError, ReadError};
+use super::files::Ground;
+use super::marks::{Mark, Marks};
+use super::mend::{self, Trust};
+use super::record::{Found, Options};
+use super::salvage::{self, Outside, Report};
+use super::schema;
+use super::writer::{Task, Writer};
+use super::{DATABASE, Journal, LOG, MARKS, present};
+use crate::kernel::id::{Seq, SessionId};
+
+/// Opens the database and begins a life in it; in a salvaged one if there is no other way.
+pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Begun), OpenError> {
+    let marks = peek(ground)?;
+    let outside = |work: &dyn Fn(&Outside<'_>) -> Result<Option<Report>, OpenError>| {
+        with_outside(&marks, options, work)
+    };
+    let resumed = outside(&|outside| salvage::resume(ground, options, outside))?;
+    let begun = opened(ground, options, &marks).and_then(|connection| {
+        let begun = Begun::on(ground, &connection, options, resumed.as_ref())?;
+        Ok((connection, begun))
+    });
+    match begun {
+        Err(error) if resumed.is_none() && is_damage(&error, &marks) => {
+            tracing::error!(%error, "the database cannot be used");
+            let seconds = present().0 / 1000;
+            let report = outside(&|outside| salvage::rebuild(ground, options, outside, seconds).map(Some))?;
+            let connection = schema::open(&ground.path(DATABASE), ground.layer.as_deref(), options)?;
+            let begun = Begun::on(ground, &connection, options, report.as_ref())?;
+            Ok((connection, begun))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Writes down what a salvage could not bring back, for every session.
+pub(super) fn write_down(
+    connection: &Connection,
+    marks: &Marks,
+    options: &Options,
+    report: &Report,
+) -> Result<(), CommitError> {
+    let at = present();
+    let detail = format!(
+        "the database could not be read and was set aside as {}; {} sessions and {} blocks were brought back",
+        report.set_aside.display(),
+        report.sessions,
+        report.blocks
+    );
+    let found = |session: String, until, cause: &str, detail: String| Found {
+        at,
+        session,
+        after: Seq::ZERO,
+        until,
+        cause: cause.to_owned(),
+        detail,
+    };
+    mend::note(connection, &found(String::new(), Seq::ZERO, "database", detail))?;
+    for key in 1..=marks.highest().unwrap_or(0) {
+        let Ok(Some(Mark::Reaches { session, seq, .. })) = marks.read(key) else { continue };
+        let id = SessionId::from(session.as_str());
+        match mend::plan(connection, &id, marks, Trust::Mark) {
+            Ok(Some(plan)) => drop(plan.carry_out(connection, &id, options.lost_line, at)?),
+            Ok(None) => {}
+            Err(ReadError::NoSuchSession { .. }) => {
+                let detail = "nothing of the session could be brought back".to_owned();
+                mend::note(connection, &found(session, seq, "session", detail))?;
+                if let Err(error) = marks.bury(key) {
+                    tracing::warn!(%error, "a mark cannot be written");
+                }
+            }
+            Err(error) => tracing::error!(session = %id, %error, "a salvaged history cannot be looked at"),
+        }
+    }
+    for id in without_mark(connection, marks)? {
+        // Nothing says how far it reached, so that it may be shorter than it was.
+        if let Ok(Some(plan)) = mend::plan(connection, &id, marks, Trust::Nothing) {
+            plan.carry_out(connection, &id, options.lost_line, at)?;
+        }
+    }
+    Ok(())
+}
+
+fn without_mark(connection: &Connection, marks: &Marks) -> rusqlite::Result<Vec<SessionId>> {
+    let mut statement = connection.prepare("SELECT key, id FROM session")?;
+    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+    let mut found = Vec::new();
+    for row in rows {
+        let (key, id) = row?;
+        if !matches!(marks.read(key), Ok(Some(Mark::Reaches { .. }))) {
+            found.push(SessionId::from(id));
+        }
+    }
+    Ok(found)
+}
+
+impl Journal {
+    /// Replaces a database that cannot be read, unless somebody else has done so since `generation`.
+    pub(super) async fn rescue(&self, generation: u64) -> Result<(), ReadError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Task::Rescue { generation, reply });
+        answer.await.unwrap_or(Err(CommitError::Closed)).map_err(ReadError::Mend)
+    }
+
+    /// Reads, and once more from a salvaged database if that one is broken.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        job: impl Fn(&Connection) -> Result<T, ReadError> + Clone + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let generation = self.shared.readers.generation();
+        match self.shared.readers.run(job.clone()).await {
+            Err(error) if error.is_corrupt() => {
+                tracing::error!(%error, "the database is broken");
+                self.rescue(generation).await?;
+                self.shared.readers.run(job).await
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+impl Writer {
+    /// Sets the database aside and goes on with what can be salvaged; `generation` is the one that was found broken.
+    pub(super) fn rescue(&mut self, generation: u64) -> Result<(), CommitError> {
+        if self.generation.load(Ordering::Acquire) != generation {
+            return Ok(());
+        }
+        if self.failed() {
+            return Err(CommitError::StorageFailed);
+        }
+        // Whatever was answered stands in the marks before it is looked for.
+        self.sync_log()?;
+        let replaced = self.replace_database();
+        if let Err(error) = replaced {
+            tracing::error!(%error, "the database cannot be salvaged; nothing is taken until a restart");
+            self.counters.failed.store(true, Ordering::Relaxed);
+            return Err(CommitError::StorageFailed);
+        }
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Replaces the database if an error says that it is broken; returns whether that was done.
+    pub(super) fn rescued(&mut self, error: &CommitError) -> bool {
+        error.is_corrupt() && self.rescue(self.generation.load(Ordering::Acquire)).is_ok()
+    }
+
+    fn replace_database(&mut self) -> Result<(), OpenError> {
+        let database = self.ground.path(DATABASE);
+        let failed = OpenError::sqlite(&database);
+        let nothing = Connection::open_in_memory().map_err(&failed)?;
+        let broken = std::mem::replace(&mut self.connection, nothing);
+        broken.flush_prepared_statement_cache();
+        // What is in the log is looked at where it is.
+        broken.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
+        drop(broken);
+        let (ground, options) = (&self.ground, &self.options);
+        let seconds = present().0 / 1000;
+        let report = with_outside(self.marking.marks(), options, &|outside| {
+            salvage::rebuild(ground, options, outside, seconds).map(Some)
+        })?;
+        self.connection = schema::open(&database, ground.layer.as_deref(), options)?;
+        let log = (ground.open)(&ground.path(LOG)).map_err(OpenError::io("open", &ground.path(LOG)))?;
+        self.sync = Box::new(move || log.sync());
+        if let Some(report) = report {
+            write_down(&self.connection, self.marking.marks(), options, &report)
+                .map_err(|error| OpenError::Begin { path: database.clone(), error })?;
+        }
+        (self.sync)().map_err(OpenError::io("sync the log of", &database))
+    }
+}
+
+/// Reads the marks without beginning a life.
+fn peek(ground: &Ground) -> Result<Marks, OpenError> {
+    let path = ground.path(MARKS);
+    let file = (ground.open)(&path).map_err(OpenError::io("open", &path))?;
+    Marks::open(file, 0, 0).map(|(marks, _)| marks).map_err(OpenError::io("read", &path))
+}
+
+fn opened(ground: &Ground, options: &Options, marks: &Marks) -> Result<Connection, OpenError> {
+    let path = ground.path(DATABASE);
+    let empty = std::fs::metadata(&path).is_ok_and(|found| found.len() == 0);
+    if empty && marks.highest().map_err(OpenError::io("read", &ground.path(MARKS)))? > 0 {
+        return Err(OpenError::Emptied { path });
+    }
+    let connection = schema::open(&path, ground.layer.as_deref(), options)?;
+    // Every tree is touched at its root, so that a broken one is found now rather than by somebody who waits.
+    connection
+        .query_row(
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)), (SELECT count(*) FROM (SELECT 1 FROM block LIMIT 1)),
+                    (SELECT count(*) FROM (SELECT 1 FROM checkpoint LIMIT 1)), (SELECT sessions FROM tally)",
+            [],
+            |_| Ok(()),
+        )
+        .map_err(OpenError::sqlite(&path))?;
+    Ok(connection)
+}
+
+/// Tells damage from a database that is not ours to touch or cannot be reached for the moment.
+fn is_damage(error: &OpenError, marks: &Marks) -> bool {
+    let ours = marks.schema_before();
+    match error {
+        OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
+        // Marks of ours stand beside it: it was one.
+        OpenError::Foreign { .. } => ours.is_some(),
+        OpenError::Newer { .. } => {
+            ours.is_some_and(|ours| ours / schema::MAJOR <= schema::NEWEST / schema::MAJOR)
+        }
+        OpenError::Sqlite { source, .. } => {
+            ours.is_some() && source.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown)
+        }
+        OpenError::Begin { error, .. } => error.is_corrupt(),
+        OpenError::Io { .. } | OpenError::NoLog { .. } => false,
+    }
+}
+
+fn with_outside<T>(
+    marks: &Marks,
+    options: &Options,
+    work: &dyn Fn(&Outside<'_>) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let names = |key| match marks.read(key) {
+        Ok(Some(Mark::Reaches { session, .. })) => Some(SessionId::from(session)),
+        Ok(_) | Err(_) => None,
+    };
+    let deleted = |key| matches!(marks.read(key), Ok(Some(Mark::Gone)));
+    work(&Outside { names: &names, deleted: &deleted, summary: &options.lost_summary })
+}

@@ -1,0 +1,111 @@
+//! Which of the blocks that were found make up the history of a session.
+//!
+//! Blocks that were merged, moved or given up may be found beside those that took their place. Each is proven by itself;
+//! the chain of checksums tells which follow each other. No event is taken twice.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::rows::Head;
+
+/// Chooses among `heads`, which are sorted, and returns the places of the chosen ones in order.
+///
+/// A block that continues what was taken before it goes before all others, and of several the one from which the chain
+/// reaches furthest, with the fewest numbers passed over and the fewest blocks. A splice goes before the events for which
+/// it stands, as it was written after them: what was removed or given up does not return. Where nothing continues, there
+/// is a hole, and the next block is the one that begins first.
+pub(super) fn history(genesis: u32, heads: &[Head]) -> Vec<usize> {
+    let links = Links::new(heads);
+    let mut chosen = Vec::new();
+    let (mut reached, mut passed) = (None, 0);
+    let mut next = links.best(genesis, reached);
+    loop {
+        if next.is_none() {
+            passed += heads
+                .get(passed..)
+                .unwrap_or_default()
+                .partition_point(|head| reached.is_some_and(|reached| head.first <= reached));
+            next = links.best_beginning_like(heads, passed);
+        }
+        let Some(at) = next else { return chosen };
+        let Some(head) = heads.get(at) else { return chosen };
+        chosen.push(at);
+        reached = Some(head.last);
+        next = links.next.get(at).copied().flatten();
+    }
+}
+
+/// Returns whether a number lies between two chosen blocks of which one continues the other, so that it was never kept.
+pub(super) fn is_passed_over<'a>(chosen: impl Iterator<Item = &'a Head>, number: u64) -> bool {
+    let mut before: Option<&Head> = None;
+    for head in chosen {
+        if head.first > number {
+            return before.is_some_and(|before| before.last < number && before.checksum == head.prev);
+        }
+        before = Some(head);
+    }
+    false
+}
+
+/// What can follow what, and how far it leads.
+struct Links {
+    worth: Vec<Worth>,
+    next: Vec<Option<usize>>,
+    /// For each checksum the blocks that continue it, the last to begin first; each with the best up to it.
+    after: BTreeMap<u32, Vec<(u64, usize)>>,
+}
+
+/// How much a block leads to, the better the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Worth {
+    reaches: u64,
+    covers: u64,
+    events: Reverse<u64>,
+    blocks: Reverse<u64>,
+}
+
+impl Links {
+    fn new(heads: &[Head]) -> Self {
+        let nothing = Worth { reaches: 0, covers: 0, events: Reverse(0), blocks: Reverse(0) };
+        let mut links =
+            Self { worth: vec![nothing; heads.len()], next: vec![None; heads.len()], after: BTreeMap::new() };
+        for (at, head) in heads.iter().enumerate().rev() {
+            let next = links.best(head.checksum, Some(head.last));
+            let then = next.and_then(|next| links.worth.get(next)).copied();
+            let then = then.unwrap_or(Worth { reaches: head.last, ..nothing });
+            let worth = Worth {
+                reaches: then.reaches,
+                covers: then.covers.saturating_add(head.last - head.first).saturating_add(1),
+                events: Reverse(then.events.0.saturating_add(head.count.into())),
+                blocks: Reverse(then.blocks.0.saturating_add(1)),
+            };
+            links.set(at, worth, next);
+            let best = match links.after.get(&head.prev).and_then(|after| after.last()) {
+                Some((_, best)) if links.worth.get(*best).is_some_and(|known| *known >= worth) => *best,
+                Some(_) | None => at,
+            };
+            links.after.entry(head.prev).or_default().push((head.first, best));
+        }
+        links
+    }
+
+    fn set(&mut self, at: usize, worth: Worth, next: Option<usize>) {
+        if let (Some(known), Some(link)) = (self.worth.get_mut(at), self.next.get_mut(at)) {
+            (*known, *link) = (worth, next);
+        }
+    }
+
+    /// Finds the best block that continues `checksum` and begins after `reached`, wherever that is if nothing is.
+    fn best(&self, checksum: u32, reached: Option<u64>) -> Option<usize> {
+        let after = self.after.get(&checksum)?;
+        let fitting = after.partition_point(|(first, _)| reached.is_none_or(|reached| *first > reached));
+        after.get(fitting.checked_sub(1)?).map(|(_, best)| *best)
+    }
+
+    /// Finds the best of the blocks that begin with the same event as the one at `at`.
+    fn best_beginning_like(&self, heads: &[Head], at: usize) -> Option<usize> {
+        let first = heads.get(at)?.first;
+        let alike = heads.get(at..)?.iter().take_while(|head| head.first == first).count();
+        (at..at + alike).max_by_key(|at| self.worth.get(*at).copied())
+    }
+}

@@ -1,0 +1,230 @@
+//! Putting what was found into a fresh database, a bounded part at a time.
+//!
+//! Every block is read and proven once more on its way; what does not stand any more is left out.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, params};
+
+use super::Report;
+use super::chain;
+use super::images::{Images, Place};
+use super::rows::{self, Head};
+use super::survey::{Candidate, Findings};
+use crate::journal::check;
+use crate::journal::row;
+use crate::kernel::id::SessionId;
+
+/// Fills the database behind `connection` and counts what came into it.
+pub(super) fn fill(
+    connection: &Connection,
+    images: &Images,
+    found: Findings,
+    summary: &dyn Fn(&SessionId) -> String,
+    report: &mut Report,
+) -> rusqlite::Result<()> {
+    let mut fill = Fill { connection, images, summary, report, image: Vec::new(), weight: 0 };
+    fill.connection.execute_batch("BEGIN IMMEDIATE")?;
+    for (key, candidate) in chosen(found.sessions) {
+        fill.session(key, &candidate)?;
+        if let Some(start) = found.starts.get(&key) {
+            fill.start(key, start.place)?;
+        }
+    }
+    for (since, until) in found.unsure {
+        connection
+            .prepare_cached("INSERT INTO unsure (since, until) VALUES (?1, ?2)")?
+            .execute(params![row::signed(since), row::signed(until)])?;
+    }
+    connection.execute_batch("UPDATE tally SET sessions = (SELECT count(*) FROM session); COMMIT")?;
+    empty_log(connection)
+}
+
+/// Chooses one name for each key and one key for each name.
+pub(super) fn chosen(sessions: BTreeMap<i64, Vec<Candidate>>) -> BTreeMap<i64, Candidate> {
+    let mut keys: BTreeMap<SessionId, i64> = BTreeMap::new();
+    let mut chosen: BTreeMap<i64, Candidate> = BTreeMap::new();
+    for (key, candidates) in sessions {
+        let best = candidates.into_iter().max_by_key(Candidate::standing);
+        let Some(best) = best.filter(|best| best.is_proven() || best.row().is_some()) else { continue };
+        let rival = keys.get(&best.id).copied();
+        if let Some(rival) = rival {
+            if chosen.get(&rival).is_some_and(|rival| rival.standing() >= best.standing()) {
+                continue;
+            }
+            chosen.remove(&rival);
+        }
+        keys.insert(best.id.clone(), key);
+        chosen.insert(key, best);
+    }
+    chosen
+}
+
+/// Chooses the history of a session among the blocks which were found.
+pub(super) fn history(candidate: &Candidate) -> Vec<(Head, Place)> {
+    let heads: Vec<Head> = candidate.blocks.keys().copied().collect();
+    let places: Vec<Place> = candidate.blocks.values().copied().collect();
+    let chosen = chain::history(check::genesis(&candidate.id), &heads);
+    chosen.into_iter().filter_map(|at| Some((*heads.get(at)?, *places.get(at)?))).collect()
+}
+
+/// Chooses the checkpoint to restore from: the latest, and rather one that the history does not pass over.
+pub(super) fn checkpoint(candidate: &Candidate, history: &[(Head, Place)]) -> Option<Place> {
+    let fits = |seq: u64| !chain::is_passed_over(history.iter().map(|(head, _)| head), seq);
+    let latest = candidate.checkpoints.iter().rev().find(|(seq, _)| fits(**seq));
+    latest.or_else(|| candidate.checkpoints.last_key_value()).map(|(_, place)| *place)
+}
+
+struct Fill<'a> {
+    connection: &'a Connection,
+    images: &'a Images,
+    summary: &'a dyn Fn(&SessionId) -> String,
+    report: &'a mut Report,
+    /// The page which is read, kept to be used again.
+    image: Vec<u8>,
+    /// How many bytes the transaction holds.
+    weight: usize,
+}
+
+impl Fill<'_> {
+    fn session(&mut self, key: i64, candidate: &Candidate) -> rusqlite::Result<()> {
+        let history = history(candidate);
+        let mut reserved = candidate.reserved;
+        for (head, place) in &history {
+            if self.block(key, &candidate.id, head, *place)? {
+                reserved = reserved.max(head.last);
+            }
+        }
+        if let Some(place) = checkpoint(candidate, &history) {
+            reserved = reserved.max(self.checkpoint(key, &candidate.id, place)?);
+        }
+        let stored = candidate.row().and_then(|place| {
+            let (record, payload) = self.images.record(place, &mut self.image)?;
+            rows::Session::read(&record, &payload)
+        });
+        self.report.sessions += 1;
+        self.report.sessions_without_row += u64::from(stored.is_none());
+        let mut row = stored.unwrap_or_else(|| self.invented(&candidate.id));
+        row.reserved = row.reserved.max(reserved);
+        self.insert(key, &row)
+    }
+
+    /// Makes the row of a session whose own is lost; no token has the digest in it.
+    fn invented(&self, id: &SessionId) -> rows::Session {
+        rows::Session {
+            id: id.clone(),
+            token_hash: [0; 32],
+            opened_at: 0,
+            updated_at: 0,
+            state: "idle".to_owned(),
+            active_run: None,
+            summary: (self.summary)(id),
+            reserved: 0,
+            life: 0,
+        }
+    }
+
+    fn insert(&mut self, key: i64, row: &rows::Session) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO session (key, id, token_hash, opened_at, updated_at, state, active_run, summary,
+                     reserved, life)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                key,
+                row.id.as_str(),
+                row.token_hash.as_slice(),
+                row::signed(row.opened_at),
+                row::signed(row.updated_at),
+                row.state,
+                row.active_run,
+                row.summary,
+                row::signed(row.reserved),
+                row::signed(row.life)
+            ])?;
+        self.weigh(row.summary.len())
+    }
+
+    /// Inserts a block and returns whether it still stood.
+    fn block(&mut self, key: i64, id: &SessionId, head: &Head, place: Place) -> rusqlite::Result<bool> {
+        let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(false) };
+        let read =
+            rows::block(&record, &payload).filter(|(session, read, _)| *session == key && read == head);
+        let bytes = record.bytes(&payload, rows::BLOCK_BYTES);
+        let (Some((_, _, seal)), Some(bytes)) = (read, bytes) else { return Ok(false) };
+        if !head.numbers().stands(id, seal, bytes) {
+            return Ok(false);
+        }
+        self.connection
+            .prepare_cached(
+                "INSERT INTO block (session, first, last, count, prev, checksum, seal, bytes)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                key,
+                row::signed(head.first),
+                row::signed(head.last),
+                head.count,
+                head.prev,
+                head.checksum,
+                seal,
+                bytes
+            ])?;
+        self.report.blocks += 1;
+        self.weigh(bytes.len())?;
+        Ok(true)
+    }
+
+    /// Inserts a checkpoint and returns where it stands.
+    fn checkpoint(&mut self, key: i64, id: &SessionId, place: Place) -> rusqlite::Result<u64> {
+        let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(0) };
+        let Some(found) = rows::Checkpoint::read(&record, &payload) else { return Ok(0) };
+        if check::checkpoint(id, found.seq, found.bytes) != found.checksum {
+            return Ok(0);
+        }
+        self.connection
+            .prepare_cached("INSERT INTO checkpoint (session, seq, checksum, bytes) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![key, row::signed(found.seq), found.checksum, found.bytes])?;
+        self.report.checkpoints += 1;
+        self.weigh(found.bytes.len())?;
+        Ok(found.seq)
+    }
+
+    /// Inserts under which key a session was started; of two that claim one key the first has it.
+    fn start(&mut self, key: i64, place: Place) -> rusqlite::Result<()> {
+        let Some((record, payload)) = self.images.record(place, &mut self.image) else { return Ok(()) };
+        let Some(found) = rows::Start::read(&record, &payload).filter(|found| found.session == key) else {
+            return Ok(());
+        };
+        self.connection
+            .prepare_cached(
+                "INSERT INTO start_key (start_key, fingerprint, session) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![found.key, found.fingerprint.as_slice(), key])?;
+        self.weigh(found.key.len())
+    }
+
+    /// Ends the transaction when it has grown, so that neither memory nor the log grows with the database.
+    fn weigh(&mut self, bytes: usize) -> rusqlite::Result<()> {
+        self.weight = self.weight.saturating_add(bytes).saturating_add(ROW);
+        if self.weight >= TRANSACTION {
+            self.weight = 0;
+            self.connection.execute_batch("COMMIT")?;
+            empty_log(self.connection)?;
+            self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        Ok(())
+    }
+}
+
+/// Moves the log into the database.
+fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// About what a row costs besides its bytes.
+const ROW: usize = 128;
+/// How many bytes a transaction holds at most.
+const TRANSACTION: usize = 8 * 1024 * 1024;

@@ -1,0 +1,129 @@
+//! The frames of a write-ahead log: which pages they hold, and which of them can be believed.
+//!
+//! SQLite stops at the first frame whose checksum is wrong. Each checksum continues the one that is written in the frame
+//! before, so that one which follows damage can still be judged by itself; that is what is done here.
+
+use std::collections::BTreeMap;
+
+use crate::journal::files::RawFile;
+
+/// One frame of the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    /// The number of its page, counted from one.
+    pub(super) page: u32,
+    /// What tells the frames of the log before it began anew from those after.
+    pub(super) salts: u64,
+    /// Whether its checksum continues that of the frame before.
+    pub(super) sound: bool,
+    /// Whether it belongs to the log since it began anew.
+    pub(super) current: bool,
+    /// The frame with which its transaction was committed, if it was.
+    pub(super) committed: Option<u32>,
+    /// Whether it ends a transaction.
+    ends: bool,
+}
+
+impl Frame {
+    /// Whether SQLite would believe it, were everything before it in order.
+    pub(super) const fn trusted(&self) -> bool {
+        self.sound && self.current && self.committed.is_some()
+    }
+}
+
+/// Returns where a frame begins.
+pub(super) fn start(frame: u32, page_size: usize) -> u64 {
+    LOG_HEAD as u64 + u64::from(frame) * (HEAD + page_size) as u64
+}
+
+/// Reads the frames of a log of `length` bytes; the last may be cut short.
+pub(super) fn read(log: &dyn RawFile, length: u64, page_size: usize) -> Vec<Frame> {
+    let mut head = [0; LOG_HEAD];
+    if !log.read_at(0, &mut head).is_ok_and(|read| read == LOG_HEAD) {
+        return Vec::new();
+    }
+    let mut before = pair(&head, 24);
+    let mut frames = Vec::new();
+    let mut buffer = vec![0; HEAD + page_size];
+    for number in 0..u32::MAX {
+        let at = start(number, page_size);
+        if at.saturating_add(HEAD as u64) > length {
+            break;
+        }
+        // What cannot be read leaves a frame of nothing, so that those behind it keep their places.
+        let read = log.read_at(at, &mut buffer).unwrap_or(0);
+        buffer.get_mut(read..).unwrap_or_default().fill(0);
+        let stored = pair(&buffer, 16);
+        let (page, salts) = ((pair(&buffer, 0) >> 32) as u32, pair(&buffer, 8));
+        // The sum over nothing but zeros is right, too; no page has the number zero.
+        let sound = page != 0
+            && read == buffer.len()
+            && ORDERS.into_iter().any(|order| checksum(before, &buffer, order) == stored);
+        let ends = pair(&buffer, 0) & 0xffff_ffff != 0;
+        frames.push(Frame { page, salts, sound, current: false, committed: None, ends });
+        before = stored;
+    }
+    judge(&mut frames, pair(&head, 16), ORDERS.into_iter().any(|order| is_head(&head, order)));
+    frames
+}
+
+/// Finds out which frames are committed, and which belong to the log since it began anew.
+fn judge(frames: &mut [Frame], said: u64, head_is_sound: bool) {
+    let first = frames.first().map_or(said, |frame| frame.salts);
+    let current = if head_is_sound { said } else { first };
+    let mut uses: BTreeMap<u64, u32> = BTreeMap::from([(current, 2)]);
+    for frame in frames.iter() {
+        *uses.entry(frame.salts).or_default() += 1;
+    }
+    // Salts that stand in one frame alone are likely damaged: it is given to the transaction around it.
+    let known = |salts: u64| uses.get(&salts).is_some_and(|uses| *uses > 1);
+    let mut end: Option<(u32, u64)> = None;
+    let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+    for (number, frame) in (0..count).rev().zip(frames.iter_mut().rev()) {
+        if frame.ends {
+            end = Some((number, frame.salts));
+        }
+        let same = |end: u64| end == frame.salts || !known(end) || !known(frame.salts);
+        frame.committed = end.filter(|(_, salts)| same(*salts)).map(|(number, _)| number);
+        frame.current = frame.salts == current;
+    }
+    let last = frames.iter().rposition(|frame| frame.current && frame.sound).unwrap_or(0);
+    for frame in frames.iter_mut().take(last) {
+        frame.current = true;
+    }
+}
+
+/// Continues the checksum `before` over the head of a frame, without its salts and checksum, and over its page.
+fn checksum(before: u64, frame: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
+    let (head, page) = (frame.get(..8).unwrap_or_default(), frame.get(HEAD..).unwrap_or_default());
+    sum(sum(before, head, order), page, order)
+}
+
+fn is_head(head: &[u8; LOG_HEAD], order: fn([u8; 4]) -> u32) -> bool {
+    sum(0, head.get(..24).unwrap_or_default(), order) == pair(head, 24)
+}
+
+/// The sum of the log: two numbers that take in words by turns, held here in one.
+fn sum(before: u64, bytes: &[u8], order: fn([u8; 4]) -> u32) -> u64 {
+    let (mut one, mut two) = ((before >> 32) as u32, before as u32);
+    for words in bytes.chunks_exact(8) {
+        if let [a, b, c, d, e, f, g, h] = *words {
+            one = one.wrapping_add(order([a, b, c, d])).wrapping_add(two);
+            two = two.wrapping_add(order([e, f, g, h])).wrapping_add(one);
+        }
+    }
+    u64::from(one) << 32 | u64::from(two)
+}
+
+/// Reads eight bytes; what is not there is zero.
+fn pair(bytes: &[u8], at: usize) -> u64 {
+    let eight = bytes.get(at..at + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok());
+    u64::from_be_bytes(eight.unwrap_or_default())
+}
+
+/// How long the head of a frame is.
+pub(super) const HEAD: usize = 24;
+/// How long the head of the log is.
+const LOG_HEAD: usize = 32;
+/// The two ways in which machines put the bytes of a word; the log says which, where it can be read.
+const ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];

@@ -1,0 +1,313 @@
+//! The pages of a damaged database, as they stand in its file and in its log, without asking SQLite.
+//!
+//! A page may have many images: one in the database and one for each time it was written to the log, among them some
+//! that SQLite would pass over. Reading never fails as a whole: what the disk does not give is not there. Nothing is
+//! written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use super::frames::{self, Frame};
+use super::record::{self, Record};
+use crate::journal::files::RawFile;
+
+/// One image of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// A page of the database, counted from zero.
+    Page(u32),
+    /// A page in the log, counted from zero.
+    Frame(u32),
+}
+
+/// How much an image is to be believed where nothing proves its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trust {
+    /// It stands in the log, and its checksum is wrong or the log has begun anew since.
+    Doubtful,
+    /// It stands in the database.
+    Database,
+    /// It stands in the log, is committed and has the right checksum.
+    Log,
+}
+
+/// Which image of a page continues a row that spills over several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// The images of the moment when a transaction of the log was committed; the frame is its last.
+    Then(u32),
+    /// The newest that can be believed.
+    Newest,
+    /// The one in the database.
+    Database,
+    /// The last in the log, whatever it is.
+    Last,
+}
+
+/// Where a record stands and how it is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) spot: Spot,
+    pub(super) at: u32,
+    pub(super) view: View,
+}
+
+/// All images of all pages.
+pub(super) struct Images {
+    database: Option<Box<dyn RawFile>>,
+    log: Option<Box<dyn RawFile>>,
+    page_size: usize,
+    /// How many pages the database has, the last perhaps cut short.
+    pages: u32,
+    frames: Vec<Frame>,
+    /// The committed frames of each page, in order.
+    by_page: BTreeMap<u32, Vec<u32>>,
+    /// How long both files are together: nothing that they hold is longer.
+    bytes: u64,
+    /// The pages that are not in use, as far as the list of them can be read: whatever they hold is in order.
+    unused: BTreeSet<u32>,
+}
+
+impl Images {
+    /// Looks at both files; either may be missing.
+    pub(super) fn open(
+        database: Option<Box<dyn RawFile>>,
+        log: Option<Box<dyn RawFile>>,
+    ) -> io::Result<Self> {
+        let length = |file: &Option<Box<dyn RawFile>>| file.as_ref().map_or(Ok(0), |file| file.len());
+        let (stored, logged) = (length(&database)?, length(&log)?);
+        let page_size = page_size(database.as_deref(), log.as_deref());
+        let pages = u32::try_from(stored.div_ceil(page_size as u64)).unwrap_or(u32::MAX);
+        let frames = log.as_deref().map_or_else(Vec::new, |log| frames::read(log, logged, page_size));
+        let mut by_page: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (number, frame) in (0..).zip(&frames) {
+            if frame.committed.is_some() {
+                by_page.entry(frame.page).or_default().push(number);
+            }
+        }
+        let bytes = stored.saturating_add(logged);
+        let unused = BTreeSet::new();
+        let mut images = Self { database, log, page_size, pages, frames, by_page, bytes, unused };
+        images.unused = images.list_of_unused();
+        Ok(images)
+    }
+
+    /// Names every image worth a look, the log's in the order in which they were written.
+    ///
+    /// What was written to the log and not committed is left out: nobody was ever told that it is kept.
+    pub(super) fn spots(&self) -> impl Iterator<Item = Spot> {
+        let committed = (0..).zip(&self.frames).filter(|(_, frame)| frame.committed.is_some());
+        (0..self.pages).map(Spot::Page).chain(committed.map(|(number, _)| Spot::Frame(number)))
+    }
+
+    /// Returns how large a page is.
+    pub(super) const fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Reads an image; it is shorter than a page where the file ends, and empty where it cannot be read.
+    pub(super) fn read(&self, spot: Spot, into: &mut Vec<u8>) {
+        let (file, at) = match spot {
+            Spot::Page(page) => (&self.database, u64::from(page) * self.page_size as u64),
+            Spot::Frame(frame) => (&self.log, frames::start(frame, self.page_size) + frames::HEAD as u64),
+        };
+        into.resize(self.page_size, 0);
+        let read = file.as_ref().and_then(|file| file.read_at(at, into).ok());
+        into.truncate(read.unwrap_or(0));
+    }
+
+    /// Says how much an image is to be believed.
+    pub(super) fn trust(&self, spot: Spot) -> Trust {
+        match spot {
+            Spot::Page(_) => Trust::Database,
+            Spot::Frame(frame) if self.frame(frame).is_some_and(|frame| frame.trusted()) => Trust::Log,
+            Spot::Frame(_) => Trust::Doubtful,
+        }
+    }
+
+    /// Tells whether the image is what SQLite may have written there.
+    pub(super) fn is_readable(&self, spot: Spot, image: &[u8]) -> bool {
+        match spot {
+            // The first page begins with the head of the file.
+            Spot::Page(0) => image.starts_with(MAGIC) && image.len() == self.page_size,
+            Spot::Page(page) => {
+                let apart = self.page_size / 5 + 1;
+                let maps = (page as usize).wrapping_sub(1).is_multiple_of(apart);
+                image.len() == self.page_size
+                    && (self.unused.contains(&page)
+                        || record::is_plausible(image, self.pages)
+                        || (maps && record::is_map(image)))
+            }
+            Spot::Frame(frame) => self.frame(frame).is_none_or(|frame| frame.sound || !frame.current),
+        }
+    }
+
+    /// Reads the whole of `record`, which stands in `image`; the ways to do so are tried until `accept` is content.
+    ///
+    /// Most rows lie in their page and there is but one way.
+    pub(super) fn find<T>(
+        &self,
+        spot: Spot,
+        image: &[u8],
+        record: &Record,
+        mut accept: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<(Place, T)> {
+        let at = u32::try_from(record.at).ok()?;
+        let views = match spot {
+            Spot::Page(_) => [View::Newest, View::Database, View::Last, View::Last],
+            Spot::Frame(frame) => {
+                let end = self.frame(frame)?.committed.unwrap_or(frame);
+                [View::Then(end), View::Newest, View::Database, View::Last]
+            }
+        };
+        let spills = record.total > record.local(self.page_size) as u64;
+        views.into_iter().take(if spills { views.len() } else { 1 }).find_map(|view| {
+            let found = self.payload(image, record, view).as_deref().and_then(&mut accept)?;
+            Some((Place { spot, at, view }, found))
+        })
+    }
+
+    /// Reads the record at `place` again.
+    pub(super) fn record(&self, place: Place, image: &mut Vec<u8>) -> Option<(Record, Vec<u8>)> {
+        self.read(place.spot, image);
+        let record = Record::at(image, usize::try_from(place.at).ok()?)?;
+        let payload = self.payload(image, &record, place.view)?;
+        Some((record, payload))
+    }
+
+    /// Reads a record through the pages on which it goes on.
+    fn payload(&self, image: &[u8], record: &Record, view: View) -> Option<Vec<u8>> {
+        if record.total > self.bytes {
+            return None;
+        }
+        let total = usize::try_from(record.total).ok()?;
+        let local = record.local(self.page_size);
+        let end = record.at.checked_add(local)?;
+        let mut payload = Vec::with_capacity(total);
+        payload.extend_from_slice(image.get(record.at..end)?);
+        let mut next = if local < total { number(image, end)? } else { 0 };
+        let mut page = Vec::new();
+        // Each turn takes more of the record, so that pages which name each other in a circle end it as well.
+        while payload.len() < total {
+            self.read(self.image_of(next, view)?, &mut page);
+            let part = (total - payload.len()).min(self.page_size - 4);
+            payload.extend_from_slice(page.get(4..4 + part)?);
+            next = number(&page, 0)?;
+        }
+        Some(payload)
+    }
+
+    /// Finds the image of the page with a number, which SQLite counts from one.
+    fn image_of(&self, page: u32, view: View) -> Option<Spot> {
+        let stored = page.checked_sub(1).filter(|page| *page < self.pages).map(Spot::Page);
+        let logged = self.by_page.get(&page).map_or(&[][..], Vec::as_slice);
+        let last = || logged.last().copied().map(Spot::Frame);
+        match view {
+            View::Then(end) => {
+                let generation = self.frame(end)?.salts;
+                let same = |frame: &u32| self.frame(*frame).is_some_and(|frame| frame.salts == generation);
+                let then = logged.iter().rev().filter(|frame| **frame <= end).find(|frame| same(frame));
+                then.copied().map(Spot::Frame).or(stored)
+            }
+            View::Newest => {
+                let trusted = |frame: &u32| self.frame(*frame).is_some_and(Frame::trusted);
+                let newest = logged.iter().rev().find(|frame| trusted(frame));
+                newest.copied().map(Spot::Frame).or(stored).or_else(last)
+            }
+            View::Database => stored,
+            View::Last => last().or(stored),
+        }
+    }
+
+    /// Reads the list of unused pages: pages that name the next of their kind and many others.
+    fn list_of_unused(&self) -> BTreeSet<u32> {
+        let (mut unused, mut page) = (BTreeSet::new(), Vec::new());
+        let mut at = 32;
+        let mut next = Some(1);
+        while let Some(spot) = next.and_then(|next| self.image_of(next, View::Newest)) {
+            self.read(spot, &mut page);
+            next = number(&page, at).filter(|next| unused.insert(next.wrapping_sub(1)));
+            if at == 0 {
+                let count = number(&page, 4).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+                let others = (0..count.min(page.len() / 4)).filter_map(|other| number(&page, 8 + other * 4));
+                unused.extend(others.map(|other| other.wrapping_sub(1)));
+            }
+            at = 0;
+        }
+        unused
+    }
+
+    fn frame(&self, number: u32) -> Option<&Frame> {
+        self.frames.get(usize::try_from(number).ok()?)
+    }
+}
+
+/// Returns how many bytes of a record of `total` bytes stand in its own page.
+///
+/// The journal's databases keep no part of a page back, so that a page is as large as its usable part.
+pub(super) fn spill(page_size: usize, total: u64, in_index: bool) -> usize {
+    let usable = page_size as u64;
+    let least = (usable - 12) * 32 / 255 - 23;
+    let most = if in_index { (usable - 12) * 64 / 255 - 23 } else { usable - 35 };
+    let local = if total <= most {
+        total
+    } else {
+        let even = least + (total - least) % (usable - 4);
+        if even <= most { even } else { least }
+    };
+    usize::try_from(local).unwrap_or(page_size)
+}
+
+/// Finds the size of a page: the heads of both files say it, and where they differ it is what fits the pages best.
+fn page_size(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>) -> usize {
+    let mut head = [0; 18];
+    let read = |file: Option<&dyn RawFile>, into: &mut [u8]| {
+        file.is_some_and(|file| file.read_at(0, into).is_ok_and(|read| read == into.len()))
+    };
+    let mut sizes = vec![USUAL];
+    if read(database, &mut head) {
+        let said = usize::from(u16::from_be_bytes([head[16], head[17]]));
+        sizes.push(if said == 1 { 65_536 } else { said });
+    }
+    if read(log, &mut head) {
+        let said = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+        sizes.push(usize::try_from(said).unwrap_or(0));
+    }
+    sizes.retain(|size| size.is_power_of_two() && (512..=65_536).contains(size));
+    sizes.dedup();
+    if sizes.len() == 1 {
+        return USUAL;
+    }
+    // Of those that fit equally well the last would be taken, which is to be the usual one.
+    sizes.reverse();
+    sizes.into_iter().max_by_key(|size| fit(database, log, *size)).unwrap_or(USUAL)
+}
+
+/// Counts what makes sense at the beginning of both files if pages have a size.
+fn fit(database: Option<&dyn RawFile>, log: Option<&dyn RawFile>, page_size: usize) -> usize {
+    let mut page = vec![0; page_size];
+    let leaves = (0..SAMPLE / page_size as u64).filter(|number| {
+        let at = number * page_size as u64;
+        let read = database.and_then(|file| file.read_at(at, &mut page).ok());
+        read == Some(page_size) && record::is_leaf(&page)
+    });
+    let leaves = leaves.count();
+    let frames = log.map_or(0, |log| {
+        let sample = log.len().unwrap_or(0).min(SAMPLE);
+        frames::read(log, sample, page_size).iter().filter(|frame| frame.sound).count()
+    });
+    leaves.saturating_add(frames)
+}
+
+/// Reads a number of four bytes.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    Some(u32::from_be_bytes(four))
+}
+
+/// The size of the pages of every database that the journal makes.
+const USUAL: usize = 4096;
+/// How much of a file is looked at to find the size of its pages.
+const SAMPLE: u64 = 4 * 1024 * 1024;
+/// How a database begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";

@@ -1,0 +1,275 @@
+//! What is done with a database that SQLite cannot read: it is set aside, and what can be proven goes into a fresh one.
+//!
+//! The files are searched page by page, without the trees that SQLite keeps in them, and so is every page in the log,
+//! also those which SQLite would not accept ([`survey`]). A block or a checkpoint comes back only if its checksums
+//! prove it; a session's row, which has none, only if something besides it names the session. Holes in a history stay
+//! holes. Nothing is removed from the damaged files, and nothing is guessed.
+//!
+//! # What a crash leaves
+//!
+//! The fresh database is built under a name of its own, `pushd.db.salvage-N`, and that name is the mark of an unfinished
+//! salvage: it is there before the damaged files are renamed to `pushd.db.damaged-N`, and goes away in the moment in which
+//! it becomes `pushd.db`. Whoever opens a journal calls [`resume`] before anything else: if the mark is there, it goes on
+//! renaming where the crash came, throws away what was built and builds it anew from the files set aside. N is the
+//! time in seconds, or the next number that is free.
+
+mod chain;
+mod fill;
+mod frames;
+mod images;
+mod record;
+mod rows;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::OpenError;
+use super::files::{Ground, RawFile};
+use super::os;
+use super::record::Options;
+use super::schema;
+use super::{DATABASE, LOG};
+use crate::kernel::id::SessionId;
+use images::Images;
+
+/// What is known about sessions besides what the database says.
+pub(super) struct Outside<'a> {
+    /// The name of the session with a key; it is believed before the database.
+    pub(super) names: &'a dyn Fn(i64) -> Option<SessionId>,
+    /// Whether the session with a key was deleted and must not come back.
+    pub(super) deleted: &'a dyn Fn(i64) -> bool,
+    /// What lists say about a session whose row is lost.
+    pub(super) summary: &'a dyn Fn(&SessionId) -> String,
+}
+
+/// What a salvage brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    /// Where the damaged database is; its log has the same name with `-wal` behind it.
+    pub(super) set_aside: PathBuf,
+    /// How many sessions came back.
+    pub(super) sessions: u64,
+    /// How many of them had lost their row: their token, their times and what lists say about them.
+    pub(super) sessions_without_row: u64,
+    /// How many blocks came back.
+    pub(super) blocks: u64,
+    /// How many checkpoints came back.
+    pub(super) checkpoints: u64,
+    /// How many pages of the database and its log were searched.
+    pub(super) pages: u64,
+    /// How many of them hold what SQLite does not write, or could not be read.
+    pub(super) unreadable_pages: u64,
+}
+
+/// Sets the database aside and puts a fresh one in its place, with everything that can be proven.
+///
+/// The journal must not be open. A salvage that a crash cut short is taken up; `seconds` then plays no part.
+pub(super) fn rebuild(
+    ground: &Ground,
+    options: &Options,
+    outside: &Outside<'_>,
+    seconds: u64,
+) -> Result<Report, OpenError> {
+    if let Some(report) = resume(ground, options, outside)? {
+        return Ok(report);
+    }
+    let names = Names::free(ground, seconds)?;
+    os::prepare(&names.fresh).map_err(OpenError::io("prepare", &names.fresh))?;
+    sync_names(ground)?;
+    finish(ground, options, outside, &names)
+}
+
+/// Takes up a salvage that was cut short; `None` if there was none.
+///
+/// To be called before anything else touches the database.
+pub(super) fn resume(
+    ground: &Ground,
+    options: &Options,
+    outside: &Outside<'_>,
+) -> Result<Option<Report>, OpenError> {
+    match unfinished(&ground.dir).map_err(OpenError::io("list", &ground.dir))? {
+        Some(number) => finish(ground, options, outside, &Names::new(ground, number)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The paths of one salvage.
+struct Names {
+    number: u64,
+    /// The database that is built, and the mark.
+    fresh: PathBuf,
+    damaged: PathBuf,
+    damaged_log: PathBuf,
+}
+
+impl Names {
+    fn new(ground: &Ground, number: u64) -> Self {
+        let damaged = format!("{DATABASE}{DAMAGED}{number}");
+        Self {
+            number,
+            fresh: ground.path(&format!("{DATABASE}{MARK}{number}")),
+            damaged_log: ground.path(&format!("{damaged}-wal")),
+            damaged: ground.path(&damaged),
+        }
+    }
+
+    /// The first names from a number on of which none is taken.
+    fn free(ground: &Ground, mut number: u64) -> Result<Self, OpenError> {
+        loop {
+            let names = Self::new(ground, number);
+            if !exists(&names.fresh)? && !exists(&names.damaged)? && !exists(&names.damaged_log)? {
+                return Ok(names);
+            }
+            number = number.saturating_add(1);
+        }
+    }
+
+    /// The path of a file which SQLite keeps beside the fresh database.
+    fn beside_fresh(&self, suffix: &str) -> PathBuf {
+        let mut path = self.fresh.clone().into_os_string();
+        path.push(suffix);
+        path.into()
+    }
+}
+
+/// Goes through every step from the mark to the end; those that were done before a crash find nothing to do.
+fn finish(
+    ground: &Ground,
+    options: &Options,
+    outside: &Outside<'_>,
+    names: &Names,
+) -> Result<Report, OpenError> {
+    tracing::warn!(set_aside = %names.damaged.display(), "the database cannot be read; salvaging what it holds");
+    set_aside(ground, names)?;
+    let report = build(ground, options, outside, names)?;
+    // The mark goes and the database comes in one step.
+    rename(&names.fresh, &ground.path(DATABASE))?;
+    sync_names(ground)?;
+    tracing::warn!(
+        set_aside = %names.damaged.display(),
+        sessions = report.sessions,
+        sessions_without_row = report.sessions_without_row,
+        blocks = report.blocks,
+        checkpoints = report.checkpoints,
+        pages = report.pages,
+        unreadable_pages = report.unreadable_pages,
+        "the database was salvaged"
+    );
+    Ok(report)
+}
+
+/// Renames the damaged files, as far as that was not done before.
+fn set_aside(ground: &Ground, names: &Names) -> Result<(), OpenError> {
+    let (database, log) = (ground.path(DATABASE), ground.path(LOG));
+    let mut to = (&names.damaged, &names.damaged_log);
+    let other;
+    if exists(&database)? && exists(&names.damaged)? {
+        // A program that does not know the mark has made another database: it is kept as well, under other names.
+        other = Names::free(ground, names.number)?;
+        tracing::warn!(set_aside = %other.damaged.display(), "a database was made during a salvage; it is set aside");
+        to = (&other.damaged, &other.damaged_log);
+    }
+    for (from, to) in [(&log, to.1), (&database, to.0)] {
+        if exists(from)? {
+            rename(from, to)?;
+        }
+    }
+    remove(&ground.path(SHARED))?;
+    sync_names(ground)
+}
+
+/// Builds the fresh database from the files set aside, whatever was built before.
+fn build(
+    ground: &Ground,
+    options: &Options,
+    outside: &Outside<'_>,
+    names: &Names,
+) -> Result<Report, OpenError> {
+    let failed = OpenError::sqlite(&names.fresh);
+    let (fresh_log, fresh_shared) = (names.beside_fresh("-wal"), names.beside_fresh("-shm"));
+    remove(&fresh_log)?;
+    remove(&fresh_shared)?;
+    let cleared = (ground.open)(&names.fresh).and_then(|file| file.set_len(0));
+    cleared.map_err(OpenError::io("empty", &names.fresh))?;
+    let images = Images::open(source(ground, &names.damaged)?, source(ground, &names.damaged_log)?)
+        .map_err(OpenError::io("look at", &names.damaged))?;
+    let found = survey::survey(&images, outside);
+    let mut report = Report {
+        set_aside: names.damaged.clone(),
+        sessions: 0,
+        sessions_without_row: 0,
+        blocks: 0,
+        checkpoints: 0,
+        pages: found.pages,
+        unreadable_pages: found.unreadable,
+    };
+    let connection = schema::open(&names.fresh, ground.layer.as_deref(), options)?;
+    // A crash begins anew, so that one sync at the end is enough.
+    connection.pragma_update(None, "synchronous", "OFF").map_err(&failed)?;
+    fill::fill(&connection, &images, found, outside.summary, &mut report).map_err(&failed)?;
+    connection.flush_prepared_statement_cache();
+    connection.close().map_err(|(_, error)| failed(error))?;
+    if fs::metadata(&fresh_log).is_ok_and(|log| log.len() > 0) {
+        let left = io::Error::other("its log is not empty");
+        return Err(OpenError::io("finish", &names.fresh)(left));
+    }
+    remove(&fresh_log)?;
+    remove(&fresh_shared)?;
+    let synced = (ground.open)(&names.fresh).and_then(|file| file.sync());
+    synced.map_err(OpenError::io("sync", &names.fresh))?;
+    Ok(report)
+}
+
+/// Opens a file set aside, if it is there.
+fn source(ground: &Ground, path: &Path) -> Result<Option<Box<dyn RawFile>>, OpenError> {
+    if !exists(path)? {
+        return Ok(None);
+    }
+    (ground.open)(path).map(Some).map_err(OpenError::io("open", path))
+}
+
+/// Finds the mark of a salvage that did not come to its end.
+fn unfinished(dir: &Path) -> io::Result<Option<u64>> {
+    let mut lowest = None;
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let mark = name.to_str().and_then(|name| name.strip_prefix(DATABASE)?.strip_prefix(MARK));
+        let Some(number) = mark.and_then(|number| number.parse::<u64>().ok()) else { continue };
+        lowest = Some(lowest.map_or(number, |lowest: u64| lowest.min(number)));
+    }
+    Ok(lowest)
+}
+
+fn exists(path: &Path) -> Result<bool, OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(OpenError::io("look at", path)(error)),
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), OpenError> {
+    fs::rename(from, to).map_err(OpenError::io("rename", from))
+}
+
+fn remove(path: &Path) -> Result<(), OpenError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenError::io("remove", path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn sync_names(ground: &Ground) -> Result<(), OpenError> {
+    os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))
+}
+
+/// What stands between the name of the database and the number in the name of the one that is built.
+const MARK: &str = ".salvage-";
+/// What stands between the name of the database and the number in the name of the damaged one.
+const DAMAGED: &str = ".damaged-";
+/// The memory which the users of the database share.
+const SHARED: &str = "pushd.db-shm";

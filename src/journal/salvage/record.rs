@@ -1,0 +1,278 @@
+//! Rows as SQLite stores them: told by the header of their record, wherever in a page it stands.
+//!
+//! Neither the list of cells of a page nor its kind is believed: a record announces itself by the types of its columns,
+//! and what it says is proven elsewhere. Everything is read within bounds; whatever does not fit is no record.
+
+use super::images::spill;
+
+/// Which row a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A row of `block`.
+    Block,
+    /// A row of `session`; its key is the number of the row.
+    Session,
+    /// A row of `checkpoint`; its session is the number of the row.
+    Checkpoint,
+    /// An entry of an index over the names: name, key.
+    Name,
+    /// An entry of the index over the times: time, name, key.
+    NameByTime,
+    /// A row of `start_key`.
+    StartKey,
+    /// A row of `unsure`.
+    Unsure,
+}
+
+impl Shape {
+    /// Whether such rows lie in an index, where they have no number of their own.
+    pub(super) const fn in_index(self) -> bool {
+        match self {
+            Self::Block | Self::Session | Self::Checkpoint | Self::Unsure => false,
+            Self::Name | Self::NameByTime | Self::StartKey => true,
+        }
+    }
+
+    /// Tells a row by its columns; a newer schema may have added some behind those of a table.
+    fn told(types: &[u64]) -> Option<Self> {
+        let integers = |kinds: &[u64]| kinds.iter().all(|kind| is_integer(*kind));
+        let texts = |kinds: &[u64]| kinds.iter().all(|kind| is_text(*kind));
+        match *types {
+            [0, name, TOKEN, opened, updated, state, run, summary, reserved, ..]
+                if integers(&[opened, updated, reserved])
+                    && texts(&[name, state, summary])
+                    && (run == 0 || is_text(run)) =>
+            {
+                Some(Self::Session)
+            }
+            [session, first, last, count, prev, checksum, seal, bytes, ..]
+                if integers(&[session, first, last, count, prev, checksum, seal]) && is_blob(bytes) =>
+            {
+                Some(Self::Block)
+            }
+            [0, seq, checksum, bytes, ..] if integers(&[seq, checksum]) && is_blob(bytes) => {
+                Some(Self::Checkpoint)
+            }
+            [name, key] if is_text(name) && is_integer(key) => Some(Self::Name),
+            [time, name, key] if is_text(name) && integers(&[time, key]) => Some(Self::NameByTime),
+            [text, FINGERPRINT, key] if is_text(text) && is_integer(key) => Some(Self::StartKey),
+            [since, until] if integers(&[since, until]) => Some(Self::Unsure),
+            [..] => None,
+        }
+    }
+}
+
+/// A record found in a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record {
+    pub(super) shape: Shape,
+    /// Where its header stands in the page.
+    pub(super) at: usize,
+    /// How long it is, header included.
+    pub(super) total: u64,
+    header: usize,
+    types: [u64; COLUMNS],
+}
+
+/// Where a record stands among the cells of its page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell {
+    /// The number of the row; zero in an index.
+    pub(super) row: i64,
+    /// Whether the page lists the cell; a row that was removed or moved may still be there without being listed.
+    pub(super) listed: bool,
+}
+
+impl Record {
+    /// Reads the header at `at`, if one of our rows could begin there.
+    pub(super) fn at(page: &[u8], at: usize) -> Option<Self> {
+        let header = usize::from(*page.get(at).filter(|length| (3..=HIGHEST_HEADER).contains(*length))?);
+        let mut rest = page.get(at.checked_add(1)?..at.checked_add(header)?)?;
+        let (mut types, mut columns, mut total) = ([0; COLUMNS], 0_usize, header as u64);
+        while !rest.is_empty() {
+            let (kind, used) = varint(rest)?;
+            *types.get_mut(columns)? = kind;
+            columns += 1;
+            total = total.checked_add(size(kind)?)?;
+            rest = rest.get(used..)?;
+        }
+        let shape = Shape::told(types.get(..columns)?)?;
+        Some(Self { shape, at, total, header, types })
+    }
+
+    /// Returns how many bytes of the record stand in its page.
+    pub(super) fn local(&self, page_size: usize) -> usize {
+        spill(page_size, self.total, self.shape.in_index())
+    }
+
+    /// Reads what stands before the record: its length, which must be the one the header says, and the row's number.
+    pub(super) fn cell(&self, page: &[u8]) -> Option<Cell> {
+        let (row, end) = if self.shape.in_index() {
+            (0, self.at)
+        } else {
+            let start = varint_before(page, self.at)?;
+            let (row, _) = varint(page.get(start..self.at)?)?;
+            (i64::from_ne_bytes(row.to_ne_bytes()), start)
+        };
+        let start = end.checked_sub(varint_length(self.total))?;
+        if varint(page.get(start..end)?)? != (self.total, end - start) {
+            return None;
+        }
+        let start = match (page.first(), self.shape.in_index()) {
+            (Some(&TABLE_LEAF), false) | (Some(&INDEX_LEAF), true) => Some(start),
+            // An inner page of an index holds entries as well, each behind the number of another page.
+            (Some(&INDEX_NODE), true) => start.checked_sub(4),
+            (Some(_) | None, _) => None,
+        };
+        Some(Cell { row, listed: start.is_some_and(|start| lists(page, start)) })
+    }
+
+    /// Reads an integer column from the bytes of the record.
+    pub(super) fn integer(&self, record: &[u8], column: usize) -> Option<i64> {
+        let kind = *self.types.get(column)?;
+        if matches!(kind, 8 | 9) {
+            return Some(i64::from(kind == 9));
+        }
+        let bytes = self.bytes(record, column).filter(|_| is_integer(kind))?;
+        let sign: u8 = if bytes.first()? & 0x80 == 0 { 0 } else { 0xff };
+        let mut wide = [sign; 8];
+        wide.get_mut(8_usize.checked_sub(bytes.len())?..)?.copy_from_slice(bytes);
+        Some(i64::from_be_bytes(wide))
+    }
+
+    /// Reads a text column; `None` also if it is not Unicode.
+    pub(super) fn text<'a>(&self, record: &'a [u8], column: usize) -> Option<&'a str> {
+        self.types.get(column).filter(|kind| is_text(**kind))?;
+        std::str::from_utf8(self.bytes(record, column)?).ok()
+    }
+
+    /// Reads the bytes of a column.
+    pub(super) fn bytes<'a>(&self, record: &'a [u8], column: usize) -> Option<&'a [u8]> {
+        let mut start = self.header;
+        for kind in self.types.get(..column)? {
+            start = start.checked_add(usize::try_from(size(*kind)?).ok()?)?;
+        }
+        let length = usize::try_from(size(*self.types.get(column)?)?).ok()?;
+        record.get(start..start.checked_add(length)?)
+    }
+}
+
+/// Tells whether `page` has the head of a leaf and a list of cells that lie in it.
+pub(super) fn is_leaf(page: &[u8]) -> bool {
+    matches!(page.first(), Some(&(TABLE_LEAF | INDEX_LEAF)))
+        && cells(page).is_some_and(|cells| {
+            let lowest = cells.len().saturating_add(LEAF_HEAD);
+            !cells.is_empty() && pointers(cells).all(|at| (lowest..page.len()).contains(&at))
+        })
+}
+
+/// Tells whether `page` may be one that SQLite wrote: a node of a tree, or one whose first word names another page.
+pub(super) fn is_plausible(page: &[u8], pages: u32) -> bool {
+    match page {
+        [TABLE_LEAF | INDEX_LEAF, ..] => is_leaf(page) || page.get(3..5) == Some(&[0, 0]),
+        [TABLE_NODE | INDEX_NODE, ..] => cells(page).is_some(),
+        [a, b, c, d, ..] => {
+            u32::from_be_bytes([*a, *b, *c, *d]) <= pages && page.iter().any(|byte| *byte != 0)
+        }
+        [..] => false,
+    }
+}
+
+/// Tells whether `page` may be a map of which page belongs to which: entries of a kind and the number of a page.
+pub(super) fn is_map(page: &[u8]) -> bool {
+    page.first().is_some_and(|kind| *kind != 0) && page.chunks_exact(5).all(|entry| entry.first() <= Some(&5))
+}
+
+/// Reads a variable-length integer and how many bytes it takes.
+fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0_u64;
+    for (index, byte) in bytes.iter().take(9).enumerate() {
+        if index == 8 {
+            return Some((value << 8 | u64::from(*byte), 9));
+        }
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, index + 1));
+        }
+    }
+    None
+}
+
+/// Finds where the integer that ends before `end` begins.
+fn varint_before(page: &[u8], end: usize) -> Option<usize> {
+    let mut start = end.checked_sub(1)?;
+    // A negative number takes nine bytes, of which the last may look like any other; rows of ours have none.
+    page.get(start).filter(|byte| **byte & 0x80 == 0)?;
+    while end - start < 8 && start > 0 && page.get(start - 1).is_some_and(|byte| byte & 0x80 != 0) {
+        start -= 1;
+    }
+    Some(start)
+}
+
+fn varint_length(value: u64) -> usize {
+    let bits = 64 - value.leading_zeros() as usize;
+    bits.div_ceil(7).clamp(1, 9)
+}
+
+fn lists(page: &[u8], start: usize) -> bool {
+    cells(page).is_some_and(|cells| pointers(cells).any(|at| at == start))
+}
+
+/// The list of cells of a page, two bytes each.
+fn cells(page: &[u8]) -> Option<&[u8]> {
+    let head = if matches!(page.first(), Some(&(TABLE_NODE | INDEX_NODE))) { NODE_HEAD } else { LEAF_HEAD };
+    let count = usize::from(u16::from_be_bytes([*page.get(3)?, *page.get(4)?]));
+    page.get(head..head + count * 2)
+}
+
+fn pointers(cells: &[u8]) -> impl Iterator<Item = usize> {
+    cells.chunks_exact(2).map(|at| match at {
+        [high, low] => usize::from(u16::from_be_bytes([*high, *low])),
+        [..] => 0,
+    })
+}
+
+/// How many bytes a column of a type takes; none for the types that are never written.
+const fn size(kind: u64) -> Option<u64> {
+    match kind {
+        0 | 8 | 9 => Some(0),
+        1..=4 => Some(kind),
+        5 => Some(6),
+        6 | 7 => Some(8),
+        10 | 11 => None,
+        12.. => Some((kind - 12) / 2),
+    }
+}
+
+const fn is_integer(kind: u64) -> bool {
+    matches!(kind, 1..=6 | 8 | 9)
+}
+
+const fn is_text(kind: u64) -> bool {
+    kind >= 13 && kind % 2 == 1
+}
+
+const fn is_blob(kind: u64) -> bool {
+    kind >= 12 && kind.is_multiple_of(2)
+}
+
+/// How many columns are looked at: those of the widest row, and some that a newer schema may have added.
+const COLUMNS: usize = 16;
+/// How long the header of a record of ours can be at most; no byte of a printed text is as low.
+pub(super) const HIGHEST_HEADER: u8 = 24;
+/// The type of a digest of 32 bytes.
+const TOKEN: u64 = 12 + 2 * 32;
+/// The type of a fingerprint of 16 bytes.
+const FINGERPRINT: u64 = 12 + 2 * 16;
+/// How a leaf of a table begins.
+const TABLE_LEAF: u8 = 0x0d;
+/// How a leaf of an index begins.
+const INDEX_LEAF: u8 = 0x0a;
+/// How an inner page of a table begins.
+const TABLE_NODE: u8 = 0x05;
+/// How an inner page of an index begins.
+const INDEX_NODE: u8 = 0x02;
+/// How long the head of a leaf is.
+const LEAF_HEAD: usize = 8;
+/// How long the head of an inner page is.
+const NODE_HEAD: usize = 12;

@@ -1,0 +1,148 @@
+//! Damage anywhere: any byte of any file changed or missing, and still nothing is lost in silence.
+//!
+//! `PUSH_DAMAGE` sets how many places are tried, `PUSH_LONG=1` tries very many, `PUSH_DAMAGE_SEED` begins elsewhere.
+
+use super::random::Random;
+use super::*;
+
+/// What was on disk: each session, and how far it reached.
+const SESSIONS: [(&str, u64); 3] = [("sess_a", 60), ("sess_b", 9), ("sess_c", 200)];
+
+#[tokio::test]
+async fn a_bit_changed_anywhere_loses_nothing_in_silence() {
+    let files = Files::made().await;
+    for (seed, mut random) in seeds() {
+        let mut files = files.clone();
+        let changes = if random.below(4) == 0 { 1 + random.below(20) } else { 1 };
+        // Where a mark is damaged together with what it stands for, nothing can be proven.
+        let kinds = if changes == 1 { 3 } else { 2 };
+        for _ in 0..changes {
+            let file = random.below(kinds) as usize;
+            let length = files.0[file].1.len() as u64;
+            if length > 0 {
+                let bit = random.below(length * 8);
+                files.0[file].1[(bit / 8) as usize] ^= 1 << (bit % 8);
+            }
+        }
+        judge(&files, &format!("PUSH_DAMAGE_SEED={seed}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_cut_anywhere_loses_nothing_in_silence() {
+    let files = Files::made().await;
+    for file in 0..3 {
+        let length = files.0[file].1.len();
+        let edges = (0..=length).step_by(4096).flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]);
+        let edges: Vec<_> = edges.filter(|cut| *cut < length).collect();
+        // All edges in the long form; some in the short one.
+        let step = if std::env::var_os("PUSH_LONG").is_some() { 1 } else { 1 + edges.len() / 30 };
+        for cut in edges.into_iter().step_by(step) {
+            let mut files = files.clone();
+            files.0[file].1.truncate(cut);
+            judge(&files, &format!("{} cut at {cut}", files.0[file].0)).await;
+        }
+    }
+}
+
+/// The three files of a journal, as they lie after a kill.
+#[derive(Clone)]
+struct Files([(&'static str, Vec<u8>); 3]);
+
+impl Files {
+    async fn made() -> Self {
+        // Part of it is in the database, part in the log.
+        let place = Place::with(Options { checkpoint_pages: 60, ..Options::default() });
+        for (name, last) in SESSIONS {
+            place.commit(synced(created(name))).await.expect("kept");
+            let mut first = 1;
+            while first <= last {
+                let end = (first + first % 7).min(last);
+                place.commit(appending(name, first, end)).await.expect("kept");
+                first = end + 1;
+            }
+            let reserve = Batch { reserve: Some(Seq::new(last + 50)), ..Batch::new(name.into()) };
+            place.commit(synced(reserve)).await.expect("on disk");
+        }
+        let read = |name| (name, std::fs::read(place.dir.path().join(name)).expect("a file"));
+        Self([read(DATABASE), read(LOG), read(MARKS)])
+    }
+}
+
+/// Opens what is left and sees that every event is there or said to be missing.
+async fn judge(files: &Files, what: &str) {
+    let dir = quick_directory();
+    for (name, bytes) in &files.0 {
+        std::fs::write(dir.path().join(name), bytes).expect("written");
+    }
+    let options = Options { spare_bytes: 0, ..Options::default() };
+    let journal = match Journal::open(dir.path(), options) {
+        Ok(journal) => journal,
+        Err(error) => panic!("{what}: it does not open: {error:?}"),
+    };
+    let mut shapes = Vec::new();
+    for (name, last) in SESSIONS {
+        let stored =
+            journal.load(name.into()).await.unwrap_or_else(|error| panic!("{what}: {name} {error:?}"));
+        let mut present = vec![stored.is_none(); last as usize + 1];
+        let mut after = Seq::ZERO;
+        while stored.is_some() {
+            let page = journal.page(name.into(), after, 1 << 20).await;
+            let page = page.unwrap_or_else(|error| panic!("{what}: {name} {error:?}"));
+            for block in &page.blocks {
+                assert!(block.first > after, "{what}: {name} goes back at {}", block.first);
+                after = block.last;
+                if block.count > 0 {
+                    let expected = lines(block.first.number(), block.last.number());
+                    assert_eq!(block.bytes, expected, "{what}: {name} serves what was never written");
+                }
+                for seq in block.first.number()..=block.last.number().min(last) {
+                    present[seq as usize] = true;
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        shapes.push((name, present));
+    }
+    let losses = journal.losses(100).await.expect("a list");
+    for (name, present) in shapes {
+        let whole = present[1..].iter().all(|there| *there);
+        assert!(whole, "{what}: {name} is shorter than it was, and nobody says so: {present:?} {losses:?}");
+        if journal.load(name.into()).await.expect("readable").is_none() {
+            let told = losses.iter().any(|loss| loss.session == name);
+            assert!(told, "{what}: {name} has vanished: {losses:?}");
+        }
+        // It can be gone on with; where that meets more damage, the second time.
+        let mut kept = false;
+        for _ in 0..3 {
+            let Some(stored) = journal.load(name.into()).await.expect("readable") else { break };
+            let next = stored.reserved.number().max(300) + 1;
+            kept = journal.commit(synced(appending(name, next, next))).await.expect("an answer").is_ok();
+            if kept {
+                break;
+            }
+        }
+        let there = journal.load(name.into()).await.expect("readable").is_some();
+        assert!(kept || !there, "{what}: {name} takes nothing");
+    }
+    // What is damaged and was never looked at may be met here; the next life begins with a salvage.
+    let _ = journal.close().await;
+    let journal =
+        Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{what}: again {error:?}"));
+    journal.close().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+}
+
+fn seeds() -> impl Iterator<Item = (u64, Random)> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let count = if std::env::var_os("PUSH_LONG").is_some() { 20_000 } else { 150 };
+    let first = number("PUSH_DAMAGE_SEED").unwrap_or(1);
+    let count = number("PUSH_DAMAGE").unwrap_or(if number("PUSH_DAMAGE_SEED").is_some() { 1 } else { count });
+    (first..first + count).map(|seed| (seed, Random::new(seed)))
+}
+
+/// A directory in memory where there is one: nothing here is about durability.
+fn quick_directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}

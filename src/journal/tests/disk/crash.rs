@@ -1,0 +1,243 @@
+//! What a loss of power makes of a record: states of the disk that may be found afterwards.
+//!
+//! What was synced before the cut is there. Of everything later any part may be missing, down to single sectors, in each
+//! file for itself; the order in which it reached the disk shows only in which of two writes to a place is on top, so that
+//! losing the later one is the same as its having come first. A name is what it was at the last sync of the directory or
+//! anything that it was since.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::super::random::Random;
+use super::{Op, Recording};
+
+/// What the disk may hold at one place of a record; it moves forward only.
+pub(in super::super) struct Player<'a> {
+    recording: &'a Recording,
+    at: usize,
+    files: Vec<Image>,
+    /// The names that are durable, and what became of them since.
+    names: BTreeMap<String, usize>,
+    since: Vec<(&'a str, Option<usize>)>,
+}
+
+/// One file: what is certain, and what happened to it afterwards.
+#[derive(Default, Clone)]
+struct Image {
+    durable: Vec<u8>,
+    later: Vec<Later>,
+}
+
+/// A change, and what is known of it.
+#[derive(Clone, Copy)]
+struct Later {
+    op: usize,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The next sync makes it durable.
+    Waiting,
+    /// A sync failed; none that follows says anything about it.
+    Doubtful,
+    /// It is durable, but stands on something doubtful.
+    Certain,
+}
+
+/// How much of what is not durable is there.
+#[derive(Clone, Copy)]
+enum Luck {
+    All,
+    None,
+    /// The first so many of a hundred.
+    Until(u64),
+    /// Each with a chance of so many in a hundred.
+    Each(u64),
+}
+
+impl<'a> Player<'a> {
+    pub(in super::super) fn new(recording: &'a Recording) -> Self {
+        let found = recording.found.values();
+        let files = found.map(|bytes| Image { durable: bytes.clone(), later: Vec::new() }).collect();
+        let names = recording.found.keys().enumerate().map(|(file, name)| (name.clone(), file)).collect();
+        Self { recording, at: 0, files, names, since: Vec::new() }
+    }
+
+    /// Moves to the moment when `cut` things have been done.
+    pub(in super::super) fn advance(&mut self, cut: usize) {
+        let recording = self.recording;
+        for (index, op) in recording.ops.iter().enumerate().take(cut).skip(self.at) {
+            match op {
+                Op::Made { name, file } => {
+                    self.image(*file);
+                    self.since.push((name, Some(*file)));
+                }
+                Op::Gone { name } => self.since.push((name, None)),
+                Op::NamesSynced => self.settle_names(),
+                Op::Write { file, .. } | Op::Length { file, .. } => {
+                    self.image(*file).later.push(Later { op: index, fate: Fate::Waiting });
+                }
+                Op::Synced { file, begun } => self.image(*file).sync(*begun, &recording.ops),
+                Op::SyncFailed { file, begun, .. } => self.image(*file).doubt(*begun),
+            }
+        }
+        self.at = self.at.max(cut);
+    }
+
+    /// Writes one of the states that may be found into `dir`.
+    pub(in super::super) fn lose_power(&self, random: &mut Random, dir: &Path) {
+        let mut names = self.names.clone();
+        let mut changed: Vec<&str> = self.since.iter().map(|(name, _)| *name).collect();
+        changed.dedup();
+        for name in changed {
+            let mut values = vec![self.names.get(name).copied()];
+            values.extend(self.since.iter().filter(|(other, _)| *other == name).map(|(_, file)| *file));
+            match values[random.below(values.len() as u64) as usize] {
+                Some(file) => names.insert(name.to_owned(), file),
+                None => names.remove(name),
+            };
+        }
+        for (name, file) in names {
+            let bytes = self.files[file].survivor(random, &self.recording.ops);
+            fs::write(dir.join(name), bytes).expect("a file");
+        }
+    }
+
+    /// The file of this name as whoever reads it sees it while there is power.
+    pub(in super::super) fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let known = self.since.iter().rev().find(|(other, _)| *other == name).map(|(_, file)| *file);
+        let file = known.unwrap_or_else(|| self.names.get(name).copied())?;
+        let Image { durable, later } = &self.files[file];
+        let mut bytes = durable.clone();
+        later.iter().for_each(|later| apply(&mut bytes, &self.recording.ops[later.op]));
+        Some(bytes)
+    }
+
+    fn image(&mut self, file: usize) -> &mut Image {
+        if self.files.len() <= file {
+            self.files.resize(file + 1, Image::default());
+        }
+        &mut self.files[file]
+    }
+
+    fn settle_names(&mut self) {
+        for (name, file) in self.since.drain(..) {
+            match file {
+                Some(file) => self.names.insert(name.to_owned(), file),
+                None => self.names.remove(name),
+            };
+        }
+    }
+}
+
+impl Image {
+    fn sync(&mut self, begun: usize, ops: &[Op]) {
+        for later in &mut self.later {
+            if later.op < begun && later.fate == Fate::Waiting {
+                later.fate = Fate::Certain;
+            }
+        }
+        // Up to the first doubtful thing there is nothing to choose.
+        let certain = self.later.iter().take_while(|later| later.fate == Fate::Certain).count();
+        for later in self.later.drain(..certain) {
+            apply(&mut self.durable, &ops[later.op]);
+        }
+    }
+
+    fn doubt(&mut self, begun: usize) {
+        for later in &mut self.later {
+            if later.op < begun && later.fate == Fate::Waiting {
+                later.fate = Fate::Doubtful;
+            }
+        }
+    }
+
+    /// One content that may be found.
+    fn survivor(&self, random: &mut Random, ops: &[Op]) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        let luck = match random.below(8) {
+            0 => Luck::All,
+            1 => Luck::None,
+            2..=4 => Luck::Until(random.below(100)),
+            5 => Luck::Each(95),
+            6 => Luck::Each(5),
+            _ => Luck::Each(50),
+        };
+        let mut shrunk = false;
+        for (number, later) in self.later.iter().enumerate() {
+            shrunk |= matches!(ops[later.op], Op::Length { .. });
+            let kept = later.fate == Fate::Certain
+                || match luck {
+                    Luck::All => true,
+                    Luck::None => false,
+                    Luck::Until(share) => (number as u64) * 100 < share * self.later.len() as u64,
+                    Luck::Each(chance) => random.below(100) < chance,
+                };
+            // Around the point where it ends, and now and then elsewhere, a write is in pieces.
+            let torn = later.fate != Fate::Certain && !matches!(luck, Luck::All | Luck::None);
+            if torn && random.one_in(6) {
+                tear(&mut bytes, &ops[later.op], random);
+            } else if kept {
+                apply(&mut bytes, &ops[later.op]);
+            }
+        }
+        let loose = self.later.iter().all(|later| later.fate != Fate::Certain);
+        if loose && !shrunk && bytes.len() > self.durable.len() {
+            let (sectors, grown) = (bytes.len() / SECTOR, (bytes.len() - self.durable.len()) / SECTOR);
+            match random.below(6) {
+                // The length is that of an earlier moment.
+                0 => bytes.truncate((sectors * SECTOR).max(self.durable.len())),
+                1 => bytes.truncate(
+                    self.durable.len().max((sectors - random.below(grown as u64 + 1) as usize) * SECTOR),
+                ),
+                // The length is that of a later moment, and nothing was written there.
+                2 => bytes.resize(bytes.len() + random.below(3 * 4096) as usize, 0),
+                _ => {}
+            }
+        }
+        bytes
+    }
+}
+
+/// Does a change as a whole.
+fn apply(bytes: &mut Vec<u8>, op: &Op) {
+    match op {
+        Op::Write { at, bytes: written, .. } => put(bytes, *at as usize, written),
+        Op::Length { len, .. } => bytes.resize(*len as usize, 0),
+        Op::Made { .. } | Op::Gone { .. } | Op::NamesSynced | Op::Synced { .. } | Op::SyncFailed { .. } => {}
+    }
+}
+
+/// Does a write in part: some of the sectors which it touches.
+fn tear(bytes: &mut Vec<u8>, op: &Op, random: &mut Random) {
+    let Op::Write { at, bytes: written, .. } = op else { return };
+    let at = *at as usize;
+    let pieces: Vec<(usize, usize)> = (at / SECTOR..=(at + written.len() - 1) / SECTOR)
+        .map(|sector| ((sector * SECTOR).max(at), ((sector + 1) * SECTOR).min(at + written.len())))
+        .collect();
+    let count = pieces.len() as u64;
+    let (way, border) = (random.below(3), random.below(count + 1));
+    for (number, (from, to)) in pieces.into_iter().enumerate() {
+        let kept = match way {
+            0 => (number as u64) < border,
+            1 => (number as u64) >= border,
+            _ => random.one_in(2),
+        };
+        if kept {
+            put(bytes, from, &written[from - at..to - at]);
+        }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, written: &[u8]) {
+    let end = at + written.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at..end].copy_from_slice(written);
+}
+
+/// What a disk writes as a whole.
+const SECTOR: usize = 512;

@@ -1,0 +1,213 @@
+//! What lanes ask of a journal, as a seed has it.
+
+use bytes::Bytes;
+
+use super::super::super::{Batch, Block, Checkpoint, Create, Durability, Meta, Options};
+use super::super::random::Random;
+use super::ledger::{Driver, wait};
+use super::model::{OPENED, Seen, Session};
+use crate::kernel::id::{Fingerprint, Seq};
+use crate::kernel::time::Now;
+use std::time::Duration;
+
+/// Sessions and where each of them is.
+pub(in super::super) struct Workload {
+    pub(in super::super) random: Random,
+    sessions: Vec<Lane>,
+    /// What makes every meta, and with it every batch that has one, different from all others.
+    tick: u64,
+}
+
+/// A session as its lane knows it.
+struct Lane {
+    name: String,
+    /// The last number given out.
+    last: u64,
+    /// The last number that may be given out.
+    reserved: u64,
+}
+
+impl Workload {
+    pub(in super::super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), sessions: Vec::new(), tick: OPENED }
+    }
+
+    /// Goes on with what was found.
+    pub(in super::super) fn after(seed: u64, seen: &Seen) -> Self {
+        let lane = |(name, found): (&String, &Session)| {
+            let reserved = found.reserved.number();
+            Lane { name: name.clone(), last: found.end().max(reserved), reserved }
+        };
+        let sessions = seen.sessions.iter().map(lane).collect();
+        Self { random: Random::new(seed), sessions, tick: 1_000_000 }
+    }
+
+    /// Bounds that make much happen in little time.
+    pub(in super::super) fn options(&mut self) -> Options {
+        Options {
+            // A moment that never comes, or comes at once: the clock has no say in what happens.
+            sync_within: Duration::from_secs(if self.random.one_in(4) { 0 } else { 3_600 }),
+            checkpoint_pages: *self.random.pick(&[3, 12, 60]).expect("a bound"),
+            group_bytes: *self.random.pick(&[2_000, 20_000, 1 << 22]).expect("a bound"),
+            readers: 2,
+            small_block: 2_048,
+            merged_block: 12_000,
+            spare_bytes: 8_192,
+            boot: BOOT,
+            ..Options::default()
+        }
+    }
+
+    /// Does one thing; a thing that is not a batch is over when this returns.
+    pub(in super::super) fn step(&mut self, driver: Driver) -> Driver {
+        match self.random.below(40) {
+            0 => {
+                self.restore();
+                return driver.reopen();
+            }
+            12..=13 => {
+                self.restore();
+                return driver.rise();
+            }
+            1..=3 => drop(wait(self.merge(&driver)).expect("an answer").expect("merged")),
+            4..=5 => drop(Seen::of(&driver.journal, self.page()).expect("readable")),
+            6..=11 => self.burst(&driver),
+            _ => {
+                let batch = self.batch();
+                driver.commit(batch).expect("kept");
+            }
+        }
+        driver
+    }
+
+    /// Goes on above every number that may have been given out, as a lane does that takes up its session.
+    ///
+    /// The journal relies on it: the reservation that follows is what says durably that the session was in use.
+    fn restore(&mut self) {
+        for lane in &mut self.sessions {
+            lane.last = lane.last.max(lane.reserved);
+            lane.reserved = lane.last;
+        }
+    }
+
+    /// A size for pages.
+    pub(in super::super) fn page(&mut self) -> usize {
+        *self.random.pick(&[2_000, 20_000, usize::MAX]).expect("a size")
+    }
+
+    /// Hands several batches in so that they are one group, and perhaps a merge between them.
+    fn burst(&mut self, driver: &Driver) {
+        driver.disk.hold();
+        let mut plug = self.batch();
+        plug.durability = Durability::Synced;
+        plug.token_hash = Some([9; 32]);
+        let mut flight = vec![plug.session.as_str().to_owned()];
+        driver.hand(plug);
+        driver.disk.wait_until_held(|| driver.is_settled());
+        let count = 1 + self.random.below(4);
+        let mut merge = None;
+        for _ in 0..count {
+            let batch = self.batch_beside(&flight);
+            flight.push(batch.session.as_str().to_owned());
+            driver.hand(batch);
+            if self.random.one_in(8) {
+                merge = Some(self.merge(driver));
+            }
+        }
+        driver.disk.release();
+        driver.settle();
+        if let Some(merge) = merge {
+            wait(merge).expect("an answer").expect("merged");
+        }
+    }
+
+    fn merge(
+        &mut self,
+        driver: &Driver,
+    ) -> tokio::sync::oneshot::Receiver<Result<super::super::super::Merged, super::super::super::MergeError>>
+    {
+        if self.sessions.is_empty() {
+            let batch = self.batch();
+            driver.commit(batch).expect("kept");
+        }
+        let lane = self.random.pick(&self.sessions).expect("a session");
+        driver.journal.merge(lane.name.as_str().into(), Seq::new(lane.last))
+    }
+
+    /// Thinks up a batch.
+    pub(in super::super) fn batch(&mut self) -> Batch {
+        self.batch_beside(&[])
+    }
+
+    /// Thinks up a batch of a session that has none in `flight`, as a lane waits for an answer before it goes on.
+    fn batch_beside(&mut self, flight: &[String]) -> Batch {
+        let random = &mut self.random;
+        self.tick += 1;
+        let free: Vec<usize> =
+            (0..self.sessions.len()).filter(|index| !flight.contains(&self.sessions[*index].name)).collect();
+        let new = free.is_empty() || (self.sessions.len() < SESSIONS && random.one_in(8));
+        if new {
+            let name = format!("s{}", self.sessions.len());
+            self.sessions.push(Lane { name, last: 0, reserved: 0 });
+        }
+        let index = if new { self.sessions.len() - 1 } else { *random.pick(&free).expect("a session") };
+        let Lane { name, last, reserved } = &mut self.sessions[index];
+        let mut batch = Batch::new(name.as_str().into());
+        if random.one_in(3) {
+            batch.durability = Durability::Synced;
+        }
+        if !new && random.one_in(20) {
+            return batch;
+        }
+        if new {
+            let start_key =
+                random.one_in(2).then(|| (format!("key of {name}"), Fingerprint(self.tick.into())));
+            batch.create = Some(Create { token_hash: [7; 32], start_key, opened_at: Now(OPENED) });
+        }
+        if !random.one_in(6) {
+            let block = block(name, *last + 1 + random.below(30) / 28 * 7, random);
+            *last = block.last.number();
+            batch.block = Some(block);
+        }
+        if *last > *reserved || random.one_in(12) {
+            // As lanes do it: no number is shown before its reservation is on disk. Now and then it is given back.
+            *reserved = *last + random.below(10) / 3 * 60;
+            batch.reserve = Some(Seq::new(*reserved));
+            batch.durability = Durability::Synced;
+        }
+        if random.one_in(12) {
+            batch.token_hash = Some([random.below(250) as u8; 32]);
+        }
+        if *last > 0 && random.one_in(10) {
+            let bytes = vec![b'c'; random.below(9_000) as usize];
+            batch.checkpoint =
+                Some(Checkpoint { seq: Seq::new(1 + random.below(*last)), bytes: bytes.into() });
+        }
+        if batch.is_empty() || !random.one_in(3) {
+            batch.meta = Some(Meta {
+                session: name.as_str().into(),
+                state: "idle".into(),
+                updated_at: Now(self.tick),
+                opened_at: Now(OPENED),
+                active_run: random.one_in(2).then(|| "run".into()),
+                summary: "x".repeat(random.below(300) as usize),
+            });
+        }
+        batch
+    }
+}
+
+/// Thinks up a block that begins at `first`.
+fn block(name: &str, first: u64, random: &mut Random) -> Block {
+    let count = if random.one_in(3) { 1 + random.below(50) } else { 1 + random.below(4) };
+    let width = if random.one_in(20) { 6_000 } else { random.below(120) as usize };
+    let last = first + count - 1;
+    let text: String = (first..=last).map(|seq| format!("{name} {seq} {:w$}\n", "", w = width)).collect();
+    let count = u32::try_from(count).expect("a small block");
+    Block { first: Seq::new(first), last: Seq::new(last), count, bytes: Bytes::from(text) }
+}
+
+/// How many sessions there are in the end.
+const SESSIONS: usize = 6;
+/// Which start of the machine it is, while there is power.
+pub(in super::super) const BOOT: u128 = 1;

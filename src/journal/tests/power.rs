@@ -1,0 +1,274 @@
+//! The loss of power: what was answered is there afterwards, and what is there is what was written, in order.
+//!
+//! A tape is the record of what a seed made a journal do. Of each tape many crash states are tried; a state has a number,
+//! which is its seed and also says of which tape it is. `PUSH_POWER_SEEDS` sets how many states there are, `PUSH_LONG=1`
+//! the long form, `PUSH_POWER_SEED` tries one of them alone.
+
+use std::env;
+use std::sync::atomic::{AtomicU64, Ordering as Order};
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::disk::crash::Player;
+use super::disk::ledger::{Driver, Story, wait};
+use super::disk::model::{Model, Seen};
+use super::disk::workload::Workload;
+use super::disk::{Disk, Failure, Fault, Kind, Lasting, Recording, directory};
+use super::random::Random;
+use super::*;
+
+#[test]
+fn what_was_answered_survives_the_loss_of_power() {
+    if let Some(seed) = number("PUSH_POWER_SEED") {
+        return play(seed / STATES, Some(seed));
+    }
+    let long = env::var("PUSH_LONG").is_ok_and(|value| value == "1");
+    let states = number("PUSH_POWER_SEEDS").unwrap_or(if long { 100_000 } else { 300 });
+    println!("{states} crash states");
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, |count| count.get()) {
+            scope.spawn(|| {
+                while let Some(tape) = Some(next.fetch_add(1, Order::Relaxed)).filter(|n| n * STATES < states)
+                {
+                    play(tape, None);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_failed_sync_and_then_the_loss_of_power_take_nothing_that_was_answered() {
+    for number in 0..FAILING {
+        try_states(&Tape::with_failed_sync(number), "with a failed sync", number, None);
+    }
+}
+
+#[test]
+fn the_record_is_what_the_files_are() {
+    for seed in 0..2 {
+        let mut workload = Workload::new(seed);
+        let options = workload.options();
+        let opened = Driver::open(Disk::new(), options, Story::default());
+        let mut driver = opened.map_err(|refused| refused.1).expect("opens");
+        for _ in 0..30 {
+            driver = workload.step(driver);
+        }
+        // Closing is the last thing that the writer does; the files are those of a quiet moment.
+        let (disk, _, outcome) = driver.close();
+        outcome.expect("closes");
+        let names: Vec<String> = std::fs::read_dir(disk.path())
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        let files: Vec<_> =
+            names.iter().map(|name| std::fs::read(disk.path().join(name)).expect("a file")).collect();
+        let recording = disk.into_recording();
+        let mut player = Player::new(&recording);
+        player.advance(recording.ops.len());
+        assert!(names.iter().any(|name| name == DATABASE) && player.read(LOG).is_none(), "{names:?}");
+        for (name, bytes) in names.iter().zip(files) {
+            assert!(player.read(name) == Some(bytes), "seed {seed}: {name} differs from its record");
+        }
+    }
+}
+
+/// What a seed made a journal do.
+struct Tape {
+    recording: Recording,
+    story: Story,
+    model: Model,
+}
+
+impl Tape {
+    fn record(seed: u64) -> Self {
+        let mut workload = Workload::new(seed);
+        let options = workload.options();
+        let mut driver =
+            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
+        for _ in 0..20 + workload.random.below(80) {
+            driver = workload.step(driver);
+        }
+        Self::of(driver)
+    }
+
+    /// Lets a sync fail; nothing is taken from then on.
+    fn with_failed_sync(seed: u64) -> Self {
+        let mut workload = Workload::new(seed);
+        let options = workload.options();
+        let driver =
+            Driver::open(Disk::new(), options, Story::default()).map_err(|refused| refused.1).expect("opens");
+        for _ in 0..workload.random.below(20) {
+            driver.commit(workload.batch()).expect("kept");
+        }
+        let kind = *workload.random.pick(&[Kind::OwnSync, Kind::Sync]).expect("a kind");
+        let nth = 1 + workload.random.below(4);
+        driver.disk.fail(Fault { kind, nth, failure: Failure::Broken, lasting: Lasting::Once });
+        for _ in 0..40 {
+            let _ = driver.commit(workload.batch());
+        }
+        driver.disk.heal();
+        let (disk, mut story, _) = driver.close();
+        // What was refused is not there; what could not be synced may be.
+        story
+            .entries
+            .retain(|entry| matches!(entry.answer, Some((_, Ok(()) | Err(CommitError::SyncFailed { .. })))));
+        let model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        Self { recording: disk.into_recording(), story, model }
+    }
+
+    fn of(driver: Driver) -> Self {
+        let (disk, story, outcome) = driver.close();
+        outcome.expect("closes");
+        let model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        Self { recording: disk.into_recording(), story, model }
+    }
+
+    /// Chooses when the power goes, often right after an answer or after the journal was opened.
+    fn cut(&self, random: &mut Random) -> usize {
+        let entries = self.story.entries.iter();
+        let answers: Vec<usize> = entries.filter_map(|entry| Some(entry.answer.as_ref()?.0)).collect();
+        let opened: Vec<usize> = self.story.floors.iter().map(|(at, _)| *at).collect();
+        let length = self.recording.ops.len();
+        let moments = match random.below(6) {
+            0 => &opened[..],
+            1..=3 => &answers[..],
+            _ => &[],
+        };
+        match random.pick(moments) {
+            Some(at) => (at + random.below(3) as usize).min(length),
+            None => random.below(length as u64 + 1) as usize,
+        }
+    }
+}
+
+/// Records a tape and tries its states.
+fn play(number: u64, only: Option<u64>) {
+    try_states(&Tape::record(number), "whole", number, only);
+}
+
+/// Tries the states of a tape, or one of them alone.
+fn try_states(tape: &Tape, kind: &str, number: u64, only: Option<u64>) {
+    let mut states: Vec<(usize, u64)> = (number * STATES..(number + 1) * STATES)
+        .filter(|seed| only.is_none_or(|only| only == *seed))
+        .map(|seed| (tape.cut(&mut Random::new(seed)), seed))
+        .collect();
+    states.sort_unstable();
+    let mut player = Player::new(&tape.recording);
+    for (cut, seed) in states {
+        player.advance(cut);
+        let mut random = Random::new(!seed);
+        let dir = fallen(&player, &mut random);
+        let name = format!(
+            "PUSH_POWER_SEED={seed}, tape {number} ({kind}), cut {cut} of {}",
+            tape.recording.ops.len()
+        );
+        if random.one_in(6) {
+            fall_again(tape, cut, dir, &mut random, &name);
+        } else {
+            judge(tape, cut, dir, &mut random, &name);
+        }
+    }
+}
+
+/// Makes the directory that is found after the power is back.
+fn fallen(player: &Player<'_>, random: &mut Random) -> TempDir {
+    let dir = directory();
+    player.lose_power(random, dir.path());
+    if random.one_in(3) {
+        // The shared memory of the log is a file as well, and nobody ever syncs it.
+        let shared = (0..32 * 1024).map(|_| random.below(256) as u8).collect::<Vec<_>>();
+        std::fs::write(dir.path().join("pushd.db-shm"), shared).expect("a file");
+    }
+    dir
+}
+
+/// Opens what was found and holds it against what was promised.
+fn judge(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+    let options = Options { readers: 1, spare_bytes: 0, boot: 99, ..Options::default() };
+    let journal = Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let (found, count) = look(tape, cut, &journal, name);
+    let mut workload = Workload::after(random.next(), &found);
+    let batches: Vec<Batch> =
+        (0..3).map(|_| Batch { durability: Durability::Synced, ..workload.batch() }).collect();
+    for batch in &batches {
+        let answer = wait(journal.commit(batch.clone())).expect("an answer");
+        answer.unwrap_or_else(|error| panic!("{name}: what follows is refused: {error:?}"));
+    }
+    wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let journal =
+        Journal::open(dir.path(), options).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
+    let seen = Seen::of(&journal, usize::MAX).unwrap_or_else(|error| panic!("{name}: again: {error:?}"));
+    let kept = tape.story.entries.iter().take(count).map(|entry| &entry.batch);
+    let model = Model::of(kept.chain(&batches));
+    let whole = count + batches.len();
+    assert_eq!(
+        model.find(&seen, whole, whole),
+        Some(whole),
+        "{name}: opened again:\n{}",
+        model.differences(&seen, whole)
+    );
+    for (session, before) in &found.sessions {
+        assert_eq!(seen.sessions[session].holes, before.holes, "{name}: the holes of {session}");
+    }
+    wait(journal.close()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+}
+
+/// Reads everything and finds out how much of what was asked is there.
+fn look(tape: &Tape, cut: usize, journal: &Journal, name: &str) -> (Seen, usize) {
+    let seen = Seen::of(journal, 20_000).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let (least, most) = tape.story.bounds(cut);
+    let Some(count) = tape.model.find(&seen, least, most) else {
+        let short = tape.model.find(&seen, 0, least);
+        panic!(
+            "{name}: {least} to {most} batches should be there, there are {short:?}; least:\n{}most:\n{}",
+            tape.model.differences(&seen, least),
+            tape.model.differences(&seen, most)
+        );
+    };
+    let shown = tape
+        .story
+        .entries
+        .iter()
+        .filter(|entry| entry.answer.as_ref().is_some_and(|(at, result)| *at <= cut && result.is_ok()));
+    let unexplained = Model::unexplained(&seen, shown.map(|entry| &entry.batch));
+    assert_eq!(unexplained, [""; 0], "{name}: events are gone without a word; there is {seen:#?}");
+    let losses = wait(journal.losses(1_000)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let strange: Vec<_> = losses.iter().filter(|loss| loss.cause != Cause::Power.as_str()).collect();
+    assert!(strange.is_empty(), "{name}: nothing was damaged: {strange:?}");
+    (seen, count)
+}
+
+/// Loses power once more, while what was found is opened or soon after.
+fn fall_again(tape: &Tape, cut: usize, dir: TempDir, random: &mut Random, name: &str) {
+    let name = format!("{name}, and again");
+    let mut workload = Workload::new(random.next());
+    let options = Options { boot: 2, ..workload.options() };
+    let story = Story { before: 0, floors: Vec::new(), entries: tape.story.entries.clone() };
+    let mut driver = Driver::open(Disk::on(dir), options, story)
+        .unwrap_or_else(|refused| panic!("{name}: {:?}", refused.1));
+    let (seen, count) = look(tape, cut, &driver.journal, &name);
+    driver.found(count);
+    let mut workload = Workload::after(random.next(), &seen);
+    for _ in 0..random.below(6) {
+        driver = workload.step(driver);
+    }
+    let mut tape = Tape::of(driver);
+    // It is the same disk each time it is read: what was found once would have been found from the start.
+    tape.story.before = count;
+    let cut = random.below(tape.recording.ops.len() as u64 + 1) as usize;
+    let mut player = Player::new(&tape.recording);
+    player.advance(cut);
+    judge(&tape, cut, fallen(&player, random), random, &name);
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+/// How many states of a tape are tried.
+const STATES: u64 = 25;
+/// How many tapes have a sync that fails.
+const FAILING: u64 = 3;

@@ -1,0 +1,253 @@
+//! A disk that is full and a disk that fails, under a real daemon: nothing acknowledged is lost, what must end can end,
+//! and everybody is told.
+#![cfg(target_os = "linux")]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/schemas.rs"]
+mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use daemon::{Client, Daemon, seq, wait_until};
+use skip::skip;
+
+const TICKS: &str = "$ until [ -e go ]; do echo tick; sleep 0.005; done\n";
+
+#[test]
+fn a_full_disk_is_survived() {
+    let Some(mut daemon) = on_a_small_disk() else { return };
+    let (mut running, run) = daemon.session();
+    running.prompt(&run, TICKS);
+    let mut heard = running.events_until("tool_output");
+    let (mut waiting, gate) = daemon.session();
+    waiting.prompt(&gate, "$? echo asked\n");
+    let asked = waiting.event_of("approval_required");
+    let (mut idle, session) = daemon.session();
+    idle.run(&session, "$ true\n");
+
+    fill(&daemon);
+    wait_until("a message is refused", || refusal(&mut idle, &session).as_deref() == Some("STORAGE_FULL"));
+    assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FULL");
+    assert_eq!(idle.refused("rename_session", json!({"sessionId": session, "name": "x"})), "STORAGE_FULL");
+    assert_eq!(waiting.decide(&asked, "approve")["error"]["code"], "STORAGE_FULL");
+    // Whatever only reads goes on, also in a session whose run waits for room.
+    idle.ping();
+    assert_eq!(idle.get("get_session_snapshot", json!({"sessionId": run}))["state"], "running");
+    let mut watcher = daemon.connect();
+    assert_eq!(watcher.attach(&run, 0)["replay"]["gap"], false);
+    assert_eq!(seq(&watcher.event()), 1);
+    assert_eq!(idle.get("list_sessions", json!({}))["sessions"].as_array().map(Vec::len), Some(3));
+    // What ends something does so, out of the room that is kept for it.
+    assert_eq!(waiting.decide(&asked, "deny")["ok"], true);
+    assert_eq!(waiting.event_of("run_complete")["payload"]["outcome"], "denied");
+    running.get("cancel_run", json!({"sessionId": run}));
+    heard.extend(running.events_until("run_complete"));
+    assert_eq!(heard.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
+
+    make_room(&daemon);
+    wait_until("a message is taken again", || refusal(&mut idle, &session).is_none());
+    assert_eq!(idle.event_of("run_complete")["payload"]["outcome"], "success");
+    daemon.stop();
+}
+
+#[test]
+fn a_run_that_waited_for_room_goes_on_without_a_word_lost() {
+    let Some(daemon) = on_a_small_disk() else { return };
+    let (mut client, session) = daemon.session();
+    client.prompt(&session, "$ until [ -e full ]; do sleep 0.01; done; seq 1 4000; touch through\n");
+    client.events_until("tool_call");
+    fill(&daemon);
+    fs::write(daemon.cwd().join("full"), "").expect("a word to the step");
+    let mut other = daemon.connect();
+    wait_until("the disk is seen to be full", || {
+        other.ask("start_session", json!({"cwd": daemon.cwd()}))["error"]["code"] == "STORAGE_FULL"
+    });
+    make_room(&daemon);
+    let events = client.events_until("run_complete");
+    assert_eq!(events.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("success")));
+    let printed: String = events
+        .iter()
+        .filter(|event| event["type"] == "tool_output")
+        .filter_map(|event| event["payload"]["text"].as_str())
+        .collect();
+    let expected: String = (1..=4000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(printed, expected);
+}
+
+#[test]
+fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
+    let Some(mut daemon) = on_a_small_disk() else { return };
+    let (mut client, session) = daemon.session();
+    assert_eq!(client.run(&session, "$ echo kept\n")["outcome"], "success");
+    let newest = client.attach(&session, 0)["replay"]["toSeq"].clone();
+    fill(&daemon);
+    wait_until("a message is refused", || refusal(&mut client, &session).as_deref() == Some("STORAGE_FULL"));
+    let copy = daemon.home.path().join("copy");
+    // The small disk goes with the daemon, so that its files are looked at while it is there.
+    make_room(&daemon);
+    fill(&daemon);
+    copy_state(&daemon, &copy);
+    daemon.stop();
+    let mut next = Daemon::start();
+    next.stop();
+    for file in fs::read_dir(&copy).expect("the copy").flatten() {
+        fs::copy(file.path(), next.home.path().join(".push/state").join(file.file_name())).expect("a file");
+    }
+    next.revive();
+    let mut client = next.connect();
+    let attached = client.attach(&session, 0);
+    assert!(attached["replay"]["toSeq"].as_u64() >= newest.as_u64(), "{attached}");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(library) = failing_sync(place.path()) else { return };
+    let switch = place.path().join("fail");
+    let variables = [
+        ("LD_PRELOAD", library.to_str().expect("a path")),
+        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
+    ];
+    let mut daemon = Daemon::start_with(&variables);
+    let (mut running, run) = daemon.session();
+    running.prompt(&run, TICKS);
+    running.events_until("tool_output");
+    let (mut waiting, gate) = daemon.session();
+    waiting.prompt(&gate, "$? echo asked\n");
+    let asked = waiting.event_of("approval_required");
+    let (mut idle, session) = daemon.session();
+    idle.run(&session, "$ true\n");
+
+    fs::write(&switch, "").expect("the disk fails");
+    wait_until("a message is refused", || refusal(&mut idle, &session).as_deref() == Some("STORAGE_FAILED"));
+    fs::remove_file(&switch).expect("the disk is well again");
+    assert_eq!(refusal(&mut idle, &session).as_deref(), Some("STORAGE_FAILED"), "it was tried again in hope");
+    assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FAILED");
+    // The run that was at work is ended, and says why; the one that waits can be denied, and not approved.
+    let ended = running.events_until("run_complete");
+    assert!(ended.iter().any(|event| event["payload"]["code"] == "STORAGE_FAILED"), "{ended:?}");
+    assert_eq!(ended.last().map(|event| event["payload"]["reason"].clone()), Some(json!("storage_failed")));
+    assert_eq!(waiting.decide(&asked, "approve")["error"]["code"], "STORAGE_FAILED");
+    assert_eq!(waiting.decide(&asked, "deny")["ok"], true);
+    assert_eq!(waiting.event_of("run_complete")["payload"]["outcome"], "denied");
+    let mut reader = daemon.connect();
+    assert_eq!(reader.attach(&session, 0)["replay"]["gap"], false);
+    assert_eq!(reader.event_of("run_complete")["payload"]["outcome"], "success");
+    assert_eq!(reader.get("list_sessions", json!({}))["sessions"].as_array().map(Vec::len), Some(3));
+
+    daemon.kill();
+    daemon.revive();
+    let mut client = daemon.connect();
+    // What was shown and could not be kept is a hole for whoever saw it.
+    let seen = ended.last().map(seq).expect("an event");
+    assert_eq!(client.attach(&run, seen)["replay"]["gap"], true);
+    // The message that met the failure may have been kept: then its run is over before the next begins.
+    client.attach(&session, 0);
+    wait_until("a message is taken again", || refusal(&mut client, &session).is_none());
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn a_cancel_after_a_failed_sync_ends_the_processes() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(library) = failing_sync(place.path()) else { return };
+    let switch = place.path().join("fail");
+    let variables = [
+        ("LD_PRELOAD", library.to_str().expect("a path")),
+        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
+    ];
+    let daemon = Daemon::start_with(&variables);
+    let (mut client, session) = daemon.session();
+    client.prompt(&session, "$ echo $$ > pid; echo begun; exec sleep 1000\n");
+    client.event_of("tool_output");
+    let pid = fs::read_to_string(daemon.cwd().join("pid")).expect("the step's process").trim().to_owned();
+    fs::write(&switch, "").expect("the disk fails");
+    let answer = client.ask("cancel_run", json!({"sessionId": session}));
+    assert!(answer["ok"] == true || answer["error"]["code"] == "STORAGE_FAILED", "{answer}");
+    client.event_of("run_complete");
+    wait_until("the process is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+}
+
+/// Sends a message and returns why it was refused, if it was.
+fn refusal(client: &mut Client, session: &str) -> Option<String> {
+    let answer = client.ask("send_user_message", json!({"sessionId": session, "text": "$ true\n"}));
+    match answer["error"]["code"].as_str() {
+        // Taken: it ends before the next is sent.
+        None => {
+            if answer["ok"] == true {
+                client.events.clear();
+            }
+            None
+        }
+        Some("RUN_IN_PROGRESS") => Some("RUN_IN_PROGRESS".into()),
+        Some(code) => Some(code.to_owned()),
+    }
+}
+
+/// A daemon whose state lies on a file system of a few megabytes, in a name space of its own.
+fn on_a_small_disk() -> Option<Daemon> {
+    let root = nix::unistd::geteuid().is_root();
+    let flags = if root { "-m" } else { "-Urm" };
+    let able = Command::new("unshare").args([flags, "true"]).output().is_ok_and(|out| out.status.success());
+    if !able {
+        skip("a small disk: no mount name space can be made here");
+        return None;
+    }
+    let script = "mkdir -p -m 700 \"$HOME/.push\" \"$HOME/.push/state\" && \
+                  mount -t tmpfs -o size=8m,mode=700 tmpfs \"$HOME/.push/state\" && exec \"$@\"";
+    Some(Daemon::start_under(&["unshare", flags, "sh", "-c", script, "sh"]))
+}
+
+/// The state directory as the daemon sees it.
+fn state(daemon: &Daemon) -> PathBuf {
+    let home = daemon.home.path().strip_prefix("/").expect("an absolute path");
+    Path::new("/proc").join(daemon.pid().to_string()).join("root").join(home).join(".push/state")
+}
+
+/// Leaves no room on the small disk.
+fn fill(daemon: &Daemon) {
+    let mut file = fs::File::create(state(daemon).join("filler")).expect("a file");
+    let mut chunk = vec![7; 64 * 1024];
+    loop {
+        match file.write(&chunk) {
+            Ok(_) => {}
+            Err(_) if chunk.len() > 1 => chunk.truncate(chunk.len() / 2),
+            Err(_) => return,
+        }
+    }
+}
+
+fn make_room(daemon: &Daemon) {
+    fs::remove_file(state(daemon).join("filler")).expect("room");
+}
+
+fn copy_state(daemon: &Daemon, to: &Path) {
+    fs::create_dir(to).expect("a directory");
+    for name in ["pushd.db", "pushd.db-wal", "pushd.marks"] {
+        fs::copy(state(daemon).join(name), to.join(name)).expect("a copy");
+    }
+}
+
+/// Builds what makes `fdatasync` fail on demand.
+fn failing_sync(place: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/failing_sync.c");
+    let library = place.join("failing_sync.so");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).output();
+    match built {
+        Ok(out) if out.status.success() => Some(library),
+        Ok(out) => panic!("{}", String::from_utf8_lossy(&out.stderr)),
+        Err(_) => {
+            skip("a failing sync: there is no C compiler");
+            None
+        }
+    }
+}
