@@ -14,10 +14,11 @@ use super::plain::plain_line;
 use crate::client::Request;
 use crate::config::paths::Paths;
 
-/// Remove everything that was ever stored: all sessions, the logs, and files that were set aside
+/// Remove everything that was ever stored
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The daemon is stopped; the next command starts a fresh one. Files that are not pushd's are left where they are.
+All sessions, the logs, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \
+Files that are not pushd's are left where they are.
 
 Examples:
   push purge
