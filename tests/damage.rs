@@ -1,5 +1,6 @@
 //! Damage on disk, seen by the clients of a real daemon: what is left is served, and what is missing is said.
 #![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "support/daemon.rs"]
 mod daemon;

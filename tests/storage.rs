@@ -1,6 +1,7 @@
 //! A disk that is full and a disk that fails, under a real daemon: nothing acknowledged is lost, what must end can end,
 //! and everybody is told.
 #![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "support/daemon.rs"]
 mod daemon;

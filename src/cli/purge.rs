@@ -14,7 +14,7 @@ use super::plain::plain_line;
 use crate::client::Request;
 use crate::config::paths::Paths;
 
-/// Remove everything that was ever stored
+/// Remove everything that was ever stored: sessions, logs and leftovers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 All sessions, the logs, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \

@@ -13,8 +13,6 @@ use super::files::Ground;
 use super::marks::{Before, Ending, Mark, Marks};
 use super::mend;
 use super::record::{Found, Options};
-use super::rescue;
-use super::salvage::Report;
 use super::{DATABASE, LOG, MARKS, present, schema};
 use crate::kernel::id::Seq;
 
@@ -29,21 +27,12 @@ pub(super) struct Begun {
 
 impl Begun {
     /// Takes up an open database and its marks, and makes everything durable that is found.
-    pub(super) fn on(
-        ground: &Ground,
-        connection: &Connection,
-        options: &Options,
-        salvaged: Option<&Report>,
-    ) -> Result<Self, OpenError> {
+    pub(super) fn on(ground: &Ground, connection: &Connection, options: &Options) -> Result<Self, OpenError> {
         let (database, path, log) = (ground.path(DATABASE), ground.path(MARKS), ground.path(LOG));
         let failed = OpenError::sqlite(&database);
         let file = (ground.open)(&path).map_err(OpenError::io("open", &path))?;
         let (marks, before) =
             Marks::open(file, options.boot, present().0 / 1000).map_err(OpenError::io("read", &path))?;
-        if let Some(report) = salvaged {
-            rescue::write_down(connection, &marks, options, report)
-                .map_err(|error| OpenError::Begin { path: database.clone(), error })?;
-        }
         let highest = marks.highest().map_err(OpenError::io("read", &path))?;
         let newest = newest_key(connection).map_err(&failed)?;
         let lost = lost_sessions(&marks, newest, highest).map_err(OpenError::io("read", &path))?;

@@ -38,6 +38,8 @@ pub enum OpenError {
     Foreign {
         /// The database.
         path: PathBuf,
+        /// Whose it says it is.
+        owner: i64,
     },
     /// The file is no database, or a broken one.
     #[error("{} cannot be read as a database", .path.display())]
@@ -233,6 +235,10 @@ impl CommitError {
 }
 
 /// Tells whether SQLite says that what it reads cannot be what it wrote.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is another crate's, and most of it says nothing of the file"
+)]
 pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(error, said) => {

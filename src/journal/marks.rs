@@ -124,7 +124,7 @@ impl Marks {
                 if holds
                     && let Some(Mark::Reaches { session: name, .. }) = decode(slot)
                     && (name == session.as_str()
-                        || (name.len() + 3 >= NAME && session.as_str().starts_with(&name)))
+                        || (may_be_cut(&name) && session.as_str().starts_with(&name)))
                 {
                     return Ok(true);
                 }
@@ -191,6 +191,12 @@ impl Marks {
         slot[..4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(at, &slot)
     }
+}
+
+/// Tells whether a name in a slot may be the beginning of a longer one.
+pub(super) const fn may_be_cut(name: &str) -> bool {
+    // A cut falls between two characters, at most three bytes early.
+    name.len() + 3 >= NAME
 }
 
 struct Header {

@@ -245,15 +245,13 @@ impl Journal {
 
     /// Mends what an error tells of, so that reading again makes sense; any other error is given back.
     async fn repair(&self, session: &SessionId, generation: u64, error: ReadError) -> Result<(), ReadError> {
-        match error {
-            ReadError::Damaged { .. } => self.mend(session.clone()).await.map(drop),
-            error if error.is_corrupt() => {
-                tracing::error!(%error, "the database is broken");
-                self.rescue(generation).await?;
-                self.mend(session.clone()).await.map(drop)
-            }
-            error => Err(error),
+        if error.is_corrupt() {
+            tracing::error!(%error, "the database is broken");
+            self.rescue(generation).await?;
+        } else if !matches!(error, ReadError::Damaged { .. }) {
+            return Err(error);
         }
+        self.mend(session.clone()).await.map(drop)
     }
 
     fn send(&self, task: Task) {

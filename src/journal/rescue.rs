@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::begin::Begun;
 use super::error::{CommitError, OpenError, ReadError};
 use super::files::Ground;
-use super::marks::{Mark, Marks};
+use super::marks::{self, Mark, Marks};
 use super::mend::{self, Trust};
 use super::record::{Found, Options};
 use super::salvage::{self, Outside, Report};
@@ -29,16 +29,16 @@ pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Be
     };
     let resumed = outside(&|outside| salvage::resume(ground, options, outside))?;
     let begun = opened(ground, options, &marks).and_then(|connection| {
-        let begun = Begun::on(ground, &connection, options, resumed.as_ref())?;
+        let begun = Begun::on(ground, &connection, options)?;
         Ok((connection, begun))
     });
     match begun {
         Err(error) if resumed.is_none() && is_damage(&error, &marks) => {
             tracing::error!(%error, "the database cannot be used");
             let seconds = present().0 / 1000;
-            let report = outside(&|outside| salvage::rebuild(ground, options, outside, seconds).map(Some))?;
+            outside(&|outside| salvage::rebuild(ground, options, outside, seconds).map(Some))?;
             let connection = schema::open(&ground.path(DATABASE), ground.layer.as_deref(), options)?;
-            let begun = Begun::on(ground, &connection, options, report.as_ref())?;
+            let begun = Begun::on(ground, &connection, options)?;
             Ok((connection, begun))
         }
         outcome => outcome,
@@ -46,7 +46,7 @@ pub(super) fn open(ground: &Ground, options: &Options) -> Result<(Connection, Be
 }
 
 /// Writes down what a salvage could not bring back, for every session.
-pub(super) fn write_down(
+fn write_down(
     connection: &Connection,
     marks: &Marks,
     options: &Options,
@@ -168,16 +168,12 @@ impl Writer {
         drop(broken);
         let (ground, options) = (&self.ground, &self.options);
         let seconds = present().0 / 1000;
-        let report = with_outside(self.marking.marks(), options, &|outside| {
-            salvage::rebuild(ground, options, outside, seconds).map(Some)
+        with_outside(self.marking.marks(), options, &|outside| {
+            salvage::rebuild(ground, options, outside, seconds)
         })?;
         self.connection = schema::open(&database, ground.layer.as_deref(), options)?;
         let log = (ground.open)(&ground.path(LOG)).map_err(OpenError::io("open", &ground.path(LOG)))?;
         self.sync = Box::new(move || log.sync());
-        if let Some(report) = report {
-            write_down(&self.connection, self.marking.marks(), options, &report)
-                .map_err(|error| OpenError::Begin { path: database.clone(), error })?;
-        }
         (self.sync)().map_err(OpenError::io("sync the log of", &database))
     }
 }
@@ -213,11 +209,9 @@ fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     let ours = marks.schema_before();
     match error {
         OpenError::Unreadable { .. } | OpenError::Emptied { .. } => true,
-        // Marks of ours stand beside it: it was one.
-        OpenError::Foreign { .. } => ours.is_some(),
-        OpenError::Newer { .. } => {
-            ours.is_some_and(|ours| ours / schema::MAJOR <= schema::NEWEST / schema::MAJOR)
-        }
+        // Marks of ours stand beside it, and one bit is all that tells it from one of ours.
+        OpenError::Foreign { owner, .. } => ours.is_some() && is_flipped(*owner, schema::OWNER),
+        OpenError::Newer { found, .. } => ours.is_some_and(|ours| is_flipped(*found, ours)),
         OpenError::Sqlite { source, .. } => {
             ours.is_some() && source.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown)
         }
@@ -226,15 +220,24 @@ fn is_damage(error: &OpenError, marks: &Marks) -> bool {
     }
 }
 
+/// Tells whether one changed bit makes one number of the other: a newer program's number differs by more.
+const fn is_flipped(one: i64, other: i64) -> bool {
+    (one ^ other).count_ones() == 1
+}
+
 fn with_outside<T>(
     marks: &Marks,
     options: &Options,
     work: &dyn Fn(&Outside<'_>) -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
     let names = |key| match marks.read(key) {
-        Ok(Some(Mark::Reaches { session, .. })) => Some(SessionId::from(session)),
+        // A name that fills its slot may have been cut.
+        Ok(Some(Mark::Reaches { session, .. })) if !marks::may_be_cut(&session) => {
+            Some(SessionId::from(session))
+        }
         Ok(_) | Err(_) => None,
     };
     let deleted = |key| matches!(marks.read(key), Ok(Some(Mark::Gone)));
-    work(&Outside { names: &names, deleted: &deleted, summary: &options.lost_summary })
+    let last = |connection: &Connection, report: &Report| write_down(connection, marks, options, report);
+    work(&Outside { names: &names, deleted: &deleted, summary: &options.lost_summary, last: &last })
 }

@@ -26,7 +26,7 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
     let tables = number(&connection, "schema_version").map_err(&failed)?;
     let fresh = tables == 0 && found == 0 && owner == 0;
     if !fresh && owner != OWNER {
-        return Err(OpenError::Foreign { path: path.to_path_buf() });
+        return Err(OpenError::Foreign { path: path.to_path_buf(), owner });
     }
     if found / MAJOR > NEWEST / MAJOR {
         return Err(OpenError::Newer { path: path.to_path_buf(), found, known: NEWEST });
@@ -91,9 +91,9 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
 }
 
 /// Says whose database it is: `push` in ASCII.
-const OWNER: i64 = 0x7075_7368;
+pub(super) const OWNER: i64 = 0x7075_7368;
 /// What a major number counts in `user_version`.
-pub(super) const MAJOR: i64 = 1000;
+const MAJOR: i64 = 1000;
 /// The schema which this program writes.
 pub(super) const NEWEST: i64 = 1001;
 /// How long the log may stay after its content has been moved into the database.

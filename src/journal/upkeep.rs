@@ -1,14 +1,47 @@
-//! What the writer does between the batches: chores, the log's length, room on the disk, and the size of the file.
+//! What the writer does between the batches: removals, chores, the log's length, room on the disk, and the size of the file.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::sync::oneshot;
 
+use super::apply;
 use super::chores::Progress;
-use super::error::{CommitError, MergeError};
+use super::erase::{self, Erase};
+use super::error::{CommitError, Conflict, MergeError};
 use super::writer::Writer;
+use crate::kernel::id::SessionId;
 
 impl Writer {
+    /// Makes a session disappear; its rows are removed bit by bit.
+    pub(super) fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
+        let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.doom(session) };
+        match doomed {
+            Ok(key) => self.chores.add(Box::new(Erase { key, unused: None, reply: Some(reply) })),
+            Err(error) => {
+                let _ = reply.send(Err(MergeError::Commit(error)));
+            }
+        }
+    }
+
+    fn doom(&mut self, session: &SessionId) -> Result<i64, CommitError> {
+        let known = apply::key(&self.connection, session)?;
+        // A session whose mark outlives it would be reported as lost.
+        known.into_iter().for_each(|key| self.marking.bury(key));
+        self.erase_carefully(true);
+        let key = self.in_transaction(|connection, _| erase::doom(connection, session));
+        self.erase_carefully(false);
+        let key = match key {
+            // Its mark is buried, so that a salvage has left it out.
+            Err(error) if self.rescued(&error) => return Err(Conflict::NoSuchSession.into()),
+            outcome => outcome.inspect_err(|error| self.note(error))?,
+        };
+        self.sync_log()?;
+        self.counters.sessions.fetch_sub(1, Ordering::Relaxed);
+        Ok(key)
+    }
+
     /// Does a slice of the next chore.
     pub(super) fn do_slice(&mut self) {
         let Some(mut chore) = self.chores.next() else { return self.tidy() };

@@ -15,7 +15,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::apply::{Life, apply};
 use super::chores::{Chore, Chores};
-use super::erase::{self, Erase};
 use super::error::{CommitError, Conflict, MergeError};
 use super::files::Ground;
 use super::marking::Marking;
@@ -287,34 +286,6 @@ impl Writer {
             tracing::warn!(%session, %after, %until, cause = cause.as_str(), "events of a session are lost");
         }
         Ok(losses)
-    }
-
-    /// Makes a session disappear; its rows are removed bit by bit.
-    fn delete(&mut self, session: &SessionId, reply: oneshot::Sender<Result<(), MergeError>>) {
-        let doomed = if self.failed() { Err(CommitError::StorageFailed) } else { self.doom(session) };
-        match doomed {
-            Ok(key) => self.chores.add(Box::new(Erase { key, unused: None, reply: Some(reply) })),
-            Err(error) => {
-                let _ = reply.send(Err(MergeError::Commit(error)));
-            }
-        }
-    }
-
-    fn doom(&mut self, session: &SessionId) -> Result<i64, CommitError> {
-        let known = super::apply::key(&self.connection, session)?;
-        // A session whose mark outlives it would be reported as lost.
-        known.into_iter().for_each(|key| self.marking.bury(key));
-        self.erase_carefully(true);
-        let key = self.in_transaction(|connection, _| erase::doom(connection, session));
-        self.erase_carefully(false);
-        let key = match key {
-            // Its mark is buried, so that a salvage has left it out.
-            Err(error) if self.rescued(&error) => return Err(Conflict::NoSuchSession.into()),
-            outcome => outcome.inspect_err(|error| self.note(error))?,
-        };
-        self.sync_log()?;
-        self.counters.sessions.fetch_sub(1, Ordering::Relaxed);
-        Ok(key)
     }
 
     /// Runs `work` in a transaction of its own and commits it, or leaves nothing behind.

@@ -15,7 +15,7 @@ use super::random::Random;
 pub(crate) fn check(input: &[u8]) {
     let [choice, seed, rest @ ..] = input else { return };
     let text = String::from_utf8_lossy(rest);
-    let (values, plan) = if *choice < 240 {
+    let (values, plan): (Vec<String>, &str) = if *choice < 240 {
         (set_of(choice % 8).iter().map(|value| (*value).to_owned()).collect(), &*text)
     } else {
         let Some((values, plan)) = text.split_once('\0') else { return };
@@ -26,7 +26,7 @@ pub(crate) fn check(input: &[u8]) {
 }
 
 /// A redactor that knows these values; the latest are kept, as an automaton takes longer to build than to use.
-fn redactor(values: &Vec<String>) -> Redactor {
+fn redactor(values: &[String]) -> Redactor {
     KNOWN.with_borrow_mut(|known| {
         if known.len() > MOST_KNOWN {
             known.clear();

@@ -414,10 +414,8 @@ impl Lane {
         let gathered = std::mem::take(&mut self.gathering).into_after();
         for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
             if let Answered::Reply(respond, _) = answer {
-                respond.answer(Err(match trouble {
-                    CommitError::Full => Trouble::Full,
-                    other => Trouble::Storage(other.to_string()),
-                }));
+                let full = matches!(trouble, CommitError::Full);
+                respond.answer(Err(if full { Trouble::Full } else { Trouble::Storage(trouble.to_string()) }));
             }
         }
     }

@@ -145,7 +145,9 @@ impl Lane {
         for answer in answers.flat_map(|after| after.answers) {
             match answer {
                 Answered::Reply(respond, _) => respond.answer(Err(Trouble::Unsure)),
-                answer => self.give(answer),
+                answer @ (Answered::Private(..) | Answered::Subscribe(..) | Answered::Unsubscribe(_)) => {
+                    self.give(answer);
+                }
             }
         }
         let message =

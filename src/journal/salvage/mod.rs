@@ -27,7 +27,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::OpenError;
+use rusqlite::Connection;
+
+use super::error::{CommitError, OpenError};
 use super::files::{Ground, RawFile};
 use super::os;
 use super::record::Options;
@@ -44,6 +46,8 @@ pub(super) struct Outside<'a> {
     pub(super) deleted: &'a dyn Fn(i64) -> bool,
     /// What lists say about a session whose row is lost.
     pub(super) summary: &'a dyn Fn(&SessionId) -> String,
+    /// Writes down what was not brought back, before the fresh database takes its place.
+    pub(super) last: &'a dyn Fn(&Connection, &Report) -> Result<(), CommitError>,
 }
 
 /// What a salvage brought back.
@@ -211,6 +215,8 @@ fn build(
     // A crash begins anew, so that one sync at the end is enough.
     connection.pragma_update(None, "synchronous", "OFF").map_err(&failed)?;
     fill::fill(&connection, &images, found, outside.summary, &mut report).map_err(&failed)?;
+    (outside.last)(&connection, &report)
+        .map_err(|error| OpenError::Begin { path: names.fresh.clone(), error })?;
     connection.flush_prepared_statement_cache();
     connection.close().map_err(|(_, error)| failed(error))?;
     if fs::metadata(&fresh_log).is_ok_and(|log| log.len() > 0) {

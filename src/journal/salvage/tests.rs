@@ -488,7 +488,7 @@ fn row_of(token_hash: &[u8; 32], numbers: [u64; 3], texts: [Option<&str>; 4]) ->
 }
 
 fn nothing_known() -> Outside<'static> {
-    Outside { names: &|_| None, deleted: &|_| false, summary: &|_| String::new() }
+    Outside { names: &|_| None, deleted: &|_| false, summary: &|_| String::new(), last: &|_, _| Ok(()) }
 }
 
 /// Overwrites every occurrence of `text` with the beginning of it.

@@ -57,7 +57,7 @@ impl Place {
         let ground = Ground::real(dir.path());
         let connection = schema::open(&ground.path(DATABASE), None, &options).expect("a database");
         prepare(&connection);
-        let begun = Begun::on(&ground, &connection, &options, None).expect("a life");
+        let begun = Begun::on(&ground, &connection, &options).expect("a life");
         let journal = Journal::start(ground, connection, options, begun, Box::new(sync)).expect("a journal");
         Self { dir, journal }
     }

@@ -273,6 +273,7 @@ fn nothing_known() -> Outside<'static> {
         names: &|_| None,
         deleted: &|_| false,
         summary: &|session| format!("{{\"lost\":\"{session}\"}}"),
+        last: &|_, _| Ok(()),
     }
 }
 
