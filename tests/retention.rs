@@ -10,6 +10,7 @@ mod schemas;
 use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rusqlite::Connection;
@@ -103,27 +104,33 @@ fn whoever_asks_while_a_session_is_deleted_does_not_bring_it_back() {
     for round in 0..12 {
         let session = client.start(daemon.cwd());
         client.run(&session, "$ echo something\n");
-        let begin = Barrier::new(5);
+        let (begin, gone) = (Barrier::new(5), AtomicBool::new(false));
         thread::scope(|scope| {
             let ask = |kind: &'static str, payload: Value| {
-                let (begin, daemon) = (&begin, &daemon);
+                let (begin, gone, daemon) = (&begin, &gone, &daemon);
                 scope.spawn(move || {
                     let mut client = daemon.connect();
                     begin.wait();
-                    for _ in 0..20 {
+                    while !gone.load(Ordering::Relaxed) {
                         client.ask(kind, payload.clone());
                     }
                 })
             };
             ask("attach_session", of(&session));
-            ask("rename_session", named(&session, "again"));
+            ask("list_queue", of(&session));
             ask("get_session_snapshot", of(&session));
-            ask("queue_message", json!({"sessionId": session, "text": "$ true\n"}));
+            let run = json!({"sessionId": session, "text": "$ true\n", "clientMessageId": "once"});
+            ask("queue_message", run);
             begin.wait();
             // A run that was just begun keeps the session; then it goes in the next moment.
             wait_until("it is deleted", || {
                 client.ask("delete_session", of(&session))["error"]["code"] != "RUN_IN_PROGRESS"
             });
+            for _ in 0..3 {
+                let code = client.refused("get_session_snapshot", of(&session));
+                assert_eq!(code, "SESSION_NOT_FOUND", "round {round}");
+            }
+            gone.store(true, Ordering::Relaxed);
         });
         assert_eq!(client.refused("attach_session", of(&session)), "SESSION_NOT_FOUND", "round {round}");
         assert_eq!(names(&mut client), [""; 0], "round {round}");
@@ -142,15 +149,16 @@ fn sessions_that_nobody_touches_go_when_their_time_is_over() {
     // About a second.
     let daemon = Daemon::start_with(&[("PUSH_KEEP_DAYS", "0.00001"), ("PUSH_RETENTION_SECONDS", "0.1")]);
     let mut client = daemon.connect();
-    let left = client.start(daemon.cwd());
-    client.run(&left, "$ echo left\n");
-    client.get("detach_session", of(&left));
     let waiting = client.start(daemon.cwd());
     client.prompt(&waiting, "$? echo asked\n");
     client.event_of("approval_required");
     client.get("detach_session", of(&waiting));
     let watched = client.start(daemon.cwd());
     client.run(&watched, "$ echo watched\n");
+    // The youngest of them: the others have had their time when it has.
+    let left = client.start(daemon.cwd());
+    client.run(&left, "$ echo left\n");
+    client.get("detach_session", of(&left));
     let active = client.start(daemon.cwd());
     let mut other = daemon.connect();
     wait_until("the session that was left is removed", || {

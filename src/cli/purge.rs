@@ -17,7 +17,8 @@ use crate::config::paths::Paths;
 /// Remove everything that was ever stored: sessions, logs and leftovers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The daemon is stopped; the next command starts a fresh one. Files that are not pushd's are left where they are.
+All sessions, the logs, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \
+Files that are not pushd's are left where they are.
 
 Examples:
   push purge

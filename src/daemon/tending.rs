@@ -11,7 +11,7 @@ use super::lane::Departure;
 use super::server::Server;
 use crate::adapter::push::encode::{self, JournalCheck, LossRow, Payload, ProblemRow, Proof};
 use crate::adapter::push::error::{Code, ErrorBody};
-use crate::journal::{Found, Journal, Lines, ReadError, Walk};
+use crate::journal::{CommitError, Found, Journal, Lines, MergeError, ReadError, Walk};
 use crate::kernel::id::{Seq, SessionId};
 
 /// Deletes a session, or says what that would remove.
@@ -36,6 +36,12 @@ fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
         DeleteError::NotFound => {
             ErrorBody::lasting(Code::SessionNotFound, format!("there is no session {id}"))
         }
+        DeleteError::Journal(MergeError::Commit(CommitError::Full)) => {
+            ErrorBody::passing(Code::StorageFull, error.to_string())
+        }
+        DeleteError::Journal(MergeError::Commit(
+            CommitError::StorageFailed | CommitError::SyncFailed { .. },
+        )) => ErrorBody::lasting(Code::StorageFailed, error.to_string()),
         DeleteError::Active => ErrorBody::passing(Code::RunInProgress, error.to_string()),
         DeleteError::Closing | DeleteError::Read(_) | DeleteError::Journal(_) => {
             ErrorBody::passing(Code::InternalError, error.to_string())

@@ -44,6 +44,10 @@ impl Hub {
             return Err(DeleteError::Closing);
         }
         let journal = &self.world.journal;
+        if journal.has_failed() {
+            // What it holds in memory alone would be lost, and nothing of the rest would go.
+            return Err(DeleteError::Journal(MergeError::Commit(CommitError::StorageFailed)));
+        }
         let listed = self.lock().get(id).cloned();
         let farewell = match self.resident(id) {
             Some(lane) => match lane.leave(departure.clone()).await {

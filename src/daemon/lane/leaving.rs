@@ -69,6 +69,11 @@ impl Lane {
 
     /// Leaves memory for good if it may: what had been decided is kept and answered first, and nothing is written behind it.
     pub(super) async fn depart(&mut self, leave: Leave, hub: &Arc<Hub>) -> Option<Ended> {
+        // A run that waits for room on the disk is not over, whatever was decided since.
+        if self.is_grounded() {
+            let _ = leave.answer.send(Leaving::Stays);
+            return None;
+        }
         if let Err(trouble) = self.settle().await {
             self.fail(&trouble);
             return Some(Ended::Broken);
@@ -121,6 +126,10 @@ impl Lane {
     async fn settle(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() {
             self.submit();
+            if self.is_grounded() {
+                // Its answer was taken when it was refused: the journal is asked once more.
+                self.take_off();
+            }
             if let Some(in_flight) = &mut self.in_flight {
                 match (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)) {
                     Ok(()) => self.committed(),
