@@ -75,7 +75,8 @@ async fn read(server: &Server, from: impl AsyncRead + Unpin, desk: &Desk, permit
         first = false;
         let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
         match request(&line, server, limits.line_depth) {
-            Ok(request) => desk.handle(request, permit).await,
+            // Boxed: a connection that is silent holds no room for what a request needs.
+            Ok(request) => Box::pin(desk.handle(request, permit)).await,
             Err(malformed) => refuse(desk.outbox(), &malformed, permit),
         }
     }

@@ -98,6 +98,17 @@ async fn whoever_waits_for_a_lane_that_panics_is_answered_and_nothing_kept_is_lo
     house.close().await;
 }
 
+#[tokio::test]
+async fn a_turn_that_panics_fails_its_run_and_nothing_else() {
+    let house = House::new();
+    let mut owner = house.client().await;
+    let session = owner.start().await;
+    let complete = owner.run(&session, "break").await;
+    assert_eq!(complete["payload"]["outcome"], "failed", "{complete}");
+    assert_eq!(owner.run(&session, "speak").await["payload"]["outcome"], "success");
+    house.close().await;
+}
+
 /// Says something at each turn, but for the first turn of a message that says otherwise.
 #[derive(Default)]
 struct Moody {
@@ -134,7 +145,9 @@ impl Provider for Moody {
         let first = self.known.lock().unwrap().insert(turn.message);
         assert!(!(first && turn.text.starts_with("panic")), "the provider panics");
         let waits = first && turn.text.starts_with("wait");
+        let breaks = turn.text.starts_with("break");
         Box::pin(async move {
+            assert!(!breaks, "the turn panics");
             if waits {
                 std::future::pending::<()>().await;
             }

@@ -9,7 +9,7 @@ use super::apply::{self, Life};
 use super::chores::Chores;
 use super::erase::{self, Erase};
 use super::error::{CommitError, OpenError};
-use super::files::Ground;
+use super::files::{self, Ground};
 use super::marks::{Before, Ending, Mark, Marks};
 use super::mend;
 use super::record::{Found, Options};
@@ -38,7 +38,11 @@ impl Begun {
         let lost = lost_sessions(&marks, newest, highest).map_err(OpenError::io("read", &path))?;
         write_down(connection, before, &lost)
             .map_err(|error| OpenError::Begin { path: database.clone(), error })?;
-        (ground.open)(&log).and_then(|log| log.sync()).map_err(OpenError::io("sync", &log))?;
+        let handle = (ground.open)(&log).map_err(OpenError::io("open", &log))?;
+        if matches!(before, Before::Unsure { .. }) {
+            files::write_again(handle.as_ref()).map_err(OpenError::io("write", &log))?;
+        }
+        handle.sync().map_err(OpenError::io("sync", &log))?;
         // Only now: a life that ended badly must not be forgotten before its consequences are on disk.
         marks.end(Ending::Open).map_err(OpenError::io("write", &path))?;
         for (key, found) in &lost {

@@ -57,6 +57,23 @@ pub(super) fn connect(path: &Path, flags: OpenFlags, layer: Option<&str>) -> rus
     }
 }
 
+/// Writes what a file holds over itself, so that the next sync says something about all of it.
+///
+/// After a failed sync the system may hold content that is on no disk, count it as written and answer later syncs
+/// without it; what a reader sees is then durable only if it is written once more.
+pub(super) fn write_again(file: &dyn RawFile) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = 0;
+    loop {
+        let read = file.read_at(at, &mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        file.write_at(at, &buffer[..read])?;
+        at += read as u64;
+    }
+}
+
 impl RawFile for File {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;

@@ -38,14 +38,25 @@ pub(super) fn open(path: &Path, layer: Option<&str>, options: &Options) -> Resul
     }
     // Creation and migration are rare and must not be lost: SQLite syncs each of their steps.
     connection.pragma_update(None, "synchronous", "FULL").map_err(&failed)?;
-    let mode: String =
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(&failed)?;
+    let mode = switch_to_log(&connection).map_err(&failed)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(OpenError::NoLog { path: path.to_path_buf() });
     }
     migrate(&mut connection).map_err(&failed)?;
     tune(&connection).map_err(&failed)?;
     Ok(connection)
+}
+
+/// Asks for a write-ahead log and returns the mode that the database is in.
+///
+/// The change is committed when the statement ends and not with its row, so that it is stepped to its end: an error
+/// there is the only sign that the database is still in the mode before.
+fn switch_to_log(connection: &Connection) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.map_or(Ok(String::new()), |row| row.get(0));
+    while rows.next()?.is_some() {}
+    mode
 }
 
 /// Returns how many sessions are stored, from a row that is kept up to date.

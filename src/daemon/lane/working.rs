@@ -13,7 +13,7 @@ use super::memory::{Memory, Whole};
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Fault, Intention, Outcome, Purpose};
+use crate::kernel::event::{Ending, Fault, Intention, Outcome, Purpose, Settlement};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports};
@@ -73,13 +73,15 @@ impl Work {
         match (turn, self.world.providers.get(name)) {
             (Whole::Known(turn), Some(provider)) => {
                 let turning = provider.turn(turn, reports);
-                self.spawn(run, turning);
+                self.spawn(run, broken(), turning);
             }
             (Whole::Known(_), None) => {
                 let finish = not_configured(name);
-                self.spawn(run, async move { reports.finish(finish).await });
+                self.spawn(run, broken(), async move { reports.finish(finish).await });
             }
-            (Whole::Forgotten, _) => self.spawn(run, async move { reports.finish(forgotten()).await }),
+            (Whole::Forgotten, _) => {
+                self.spawn(run, broken(), async move { reports.finish(forgotten()).await });
+            }
         }
     }
 
@@ -92,7 +94,8 @@ impl Work {
             Whole::Forgotten => crate::redact::MARKER.to_owned(),
         };
         let args = serde_json::json!({ "command": command }).to_string();
-        self.spawn(run, async move { reports.call(execute::EXEC, args, Purpose::Check(index), None).await });
+        let call = async move { reports.call(execute::EXEC, args, Purpose::Check(index), None).await };
+        self.spawn(run, broken(), call);
     }
 
     /// Uses a tool.
@@ -118,7 +121,8 @@ impl Work {
             limits: self.world.limits,
             clock: self.world.clock,
         };
-        self.spawn(run, execute::execute(job, reports));
+        let broken = Report::Settled(Box::new(broken_call(&job.intention)));
+        self.spawn(run, broken, execute::execute(job, reports));
     }
 
     /// Ends everything of a run at once, and reports when nothing is left.
@@ -183,14 +187,62 @@ impl Work {
         })
     }
 
-    fn spawn(&mut self, run: RunId, task: impl Future<Output = Result<(), Gone>> + Send + 'static) {
+    /// Does something for a run; `broken` is reported if it panics.
+    fn spawn(
+        &mut self,
+        run: RunId,
+        broken: Report,
+        task: impl Future<Output = Result<(), Gone>> + Send + 'static,
+    ) {
         if self.closed {
             return;
         }
+        let reported = Reported { run: run.clone(), report: broken, raw_args: None, room: None };
+        let if_broken = IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) };
+        let task = async move {
+            let _if_broken = if_broken;
+            task.await
+        };
         let span = debug_span!("work", session = %self.session, %run);
         let active = self.active(&run);
         while active.tasks.try_join_next().is_some() {}
         active.tasks.spawn(task.instrument(span));
+    }
+}
+
+/// Reports for a task that panics, so that its run does not wait for it.
+struct IfBroken {
+    reports: mpsc::Sender<Box<Reported>>,
+    reported: Option<Box<Reported>>,
+}
+
+impl Drop for IfBroken {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(reported) = self.reported.take()
+        {
+            let reports = self.reports.clone();
+            // The lane may have ended; then nobody needs to know.
+            tokio::spawn(async move { drop(reports.send(reported).await) });
+        }
+    }
+}
+
+fn broken() -> Report {
+    Report::Finished(Box::new(failed("INTERNAL_ERROR", "the daemon failed in a turn of the run".to_owned())))
+}
+
+fn broken_call(intention: &Intention) -> Settlement {
+    let message = "the daemon failed while the tool was used".to_owned();
+    Settlement {
+        call: intention.call.clone(),
+        tool: intention.tool.clone(),
+        purpose: intention.purpose,
+        millis: 0,
+        ending: Ending::Failed,
+        exit_code: None,
+        text: String::new(),
+        fault: Some(Fault { kind: "INTERNAL_ERROR".to_owned(), retryable: false, message, detail: None }),
     }
 }
 

@@ -104,7 +104,7 @@ impl Trial {
         disk.fail(self.fault);
         let (driver, opened) = self.open(disk, story);
         let mut struck = !opened;
-        if opened && matches!(self.start, Start::Left) {
+        if opened {
             let hidden = self.sync_failed(&driver.disk, By::Opening);
             assert_eq!(hidden, None, "{}: opening hides a failed sync", self.name);
         }

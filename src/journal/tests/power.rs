@@ -42,7 +42,19 @@ fn what_was_answered_survives_the_loss_of_power() {
 #[test]
 fn a_failed_sync_and_then_the_loss_of_power_take_nothing_that_was_answered() {
     for number in 0..FAILING {
-        try_states(&Tape::with_failed_sync(number), "with a failed sync", number, None);
+        try_states(&Tape::with_failed_sync(number, Afterwards::Nothing), "with a failed sync", number, None);
+    }
+}
+
+#[test]
+fn what_is_answered_after_a_failed_sync_and_a_restart_survives_the_loss_of_power() {
+    for number in 0..FAILING {
+        try_states(
+            &Tape::with_failed_sync(number, Afterwards::Restart),
+            "with a failed sync and a restart",
+            number,
+            None,
+        );
     }
 }
 
@@ -75,6 +87,13 @@ fn the_record_is_what_the_files_are() {
     }
 }
 
+/// What comes after a failed sync.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Afterwards {
+    Nothing,
+    Restart,
+}
+
 /// What a seed made a journal do.
 struct Tape {
     recording: Recording,
@@ -94,8 +113,8 @@ impl Tape {
         Self::of(driver)
     }
 
-    /// Lets a sync fail; nothing is taken from then on.
-    fn with_failed_sync(seed: u64) -> Self {
+    /// Lets a sync fail, and perhaps the journal be opened anew while there is power.
+    fn with_failed_sync(seed: u64, afterwards: Afterwards) -> Self {
         let mut workload = Workload::new(seed);
         let options = workload.options();
         let driver =
@@ -115,7 +134,23 @@ impl Tape {
         story
             .entries
             .retain(|entry| matches!(entry.answer, Some((_, Ok(()) | Err(CommitError::SyncFailed { .. })))));
-        let model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        let mut model = Model::of(story.entries.iter().map(|entry| &entry.batch));
+        let mut disk = disk;
+        if afterwards == Afterwards::Restart {
+            let driver =
+                Driver::open(disk, options, story.clone()).map_err(|refused| refused.1).expect("opens again");
+            let seen = Seen::of(&driver.journal, usize::MAX).expect("readable");
+            let count = model.find(&seen, 0, story.entries.len()).expect("a state that was written");
+            driver.found(count);
+            let mut workload = Workload::after(seed, &seen);
+            for _ in 0..10 {
+                driver.commit(workload.batch()).expect("kept");
+            }
+            let (next, told, outcome) = driver.close();
+            outcome.expect("closes");
+            model = Model::of(told.entries.iter().map(|entry| &entry.batch));
+            (disk, story) = (next, told);
+        }
         Self { recording: disk.into_recording(), story, model }
     }
 
@@ -271,4 +306,4 @@ fn number(name: &str) -> Option<u64> {
 /// How many states of a tape are tried.
 const STATES: u64 = 25;
 /// How many tapes have a sync that fails.
-const FAILING: u64 = 3;
+const FAILING: u64 = 6;
