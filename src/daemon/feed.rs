@@ -138,15 +138,40 @@ impl Feed {
     }
 }
 
-/// Returns where the first line after `seen` begins.
+/// Returns where the first line after `seen` begins; positions rise from line to line, so that halving finds it.
 fn offset_after(lines: &[u8], seen: Seq) -> usize {
-    let mut start = 0;
-    while let Some(length) = memchr::memchr(b'\n', &lines[start..]) {
-        let end = start + length + 1;
+    let (mut low, mut high) = (0, lines.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let start = memchr::memrchr(b'\n', &lines[low..middle]).map_or(low, |at| low + at + 1);
+        let end = memchr::memchr(b'\n', &lines[middle..high]).map_or(high, |at| middle + at + 1);
         if record::seq_of(&lines[start..end]).is_some_and(|seq| seq > seen) {
-            return start;
+            high = start;
+        } else {
+            low = end;
         }
-        start = end;
     }
-    lines.len()
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_by_their_positions() {
+        let seqs = [2_u64, 3, 7, 8, 9, 40];
+        let line = |seq: &u64| format!("{{\"seq\":{seq},\"text\":\"{}\"}}\n", "x".repeat(*seq as usize * 5));
+        let text: String = seqs.iter().map(line).collect();
+        let ends = (Seq::new(2), Seq::new(40));
+        for seen in 0..=41 {
+            for until in seen..=41 {
+                let found = between(text.as_bytes(), ends, Seq::new(seen), Seq::new(until));
+                let wanted: String =
+                    seqs.iter().filter(|seq| **seq > seen && **seq <= until).map(line).collect();
+                assert_eq!(text[found], wanted, "after {seen} up to {until}");
+            }
+        }
+        assert!(between(b"", ends, Seq::ZERO, Seq::new(9)).is_empty());
+    }
 }

@@ -155,11 +155,9 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     /// Writes everything; gives up only when the peer takes nothing at all for too long.
     async fn write_all(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
         for pieces in pieces.chunks(PIECES) {
-            let mut slices: [IoSlice<'_>; PIECES] = [IoSlice::new(&[]); PIECES];
-            for (slice, piece) in slices.iter_mut().zip(pieces) {
-                *slice = IoSlice::new(piece.as_ref());
-            }
-            let mut rest = &mut slices[..pieces.len()];
+            // Not an array: every connection would hold it while it waits.
+            let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece.as_ref())).collect();
+            let mut rest = slices.as_mut_slice();
             // Pieces that are empty are passed over.
             IoSlice::advance_slices(&mut rest, 0);
             while !rest.is_empty() {

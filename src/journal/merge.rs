@@ -79,9 +79,10 @@ impl Merge {
     }
 
     fn heads(&self, connection: &Connection, key: i64) -> Result<Vec<Head>, MergeError> {
+        // The second CASE keeps SQLite from reading large blocks only to look at their last byte.
         let mut statement = connection.prepare_cached(
             "SELECT first, last, CASE count WHEN 0 THEN ?4 ELSE length(bytes) END,
-                    length(bytes) < ?4 AND substr(bytes, -1) = x'0a' AND count > 0
+                    CASE WHEN count > 0 AND length(bytes) < ?4 THEN substr(bytes, -1) = x'0a' ELSE 0 END
              FROM block WHERE session = ?1 AND first >= ?2 AND last <= ?3 ORDER BY first LIMIT ?5",
         )?;
         let at = row::signed(self.at);

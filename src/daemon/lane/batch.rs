@@ -90,32 +90,35 @@ const KEPT_FOR_ONE: usize = 8;
 /// Small blocks, as a slow stream makes them: they are merged before many have gathered, and when a run has ended.
 #[derive(Debug, Default)]
 pub(super) struct Drops {
-    count: usize,
-    /// Up to where all that is small has been merged.
-    merged: Seq,
+    /// How many blocks there are behind those that were seen to.
+    blocks: usize,
+    /// How many of them are small.
+    small: usize,
+    /// Up to where everything was seen to.
+    seen_to: Seq,
 }
 
 impl Drops {
     /// Counts a block that was kept; returns what is to be merged, if it is time for that.
     ///
-    /// What was merged once is looked at again only while little has come since: the cost does not grow with the
-    /// session.
+    /// What was seen to is looked at again only while little has come since: the cost does not grow with the session.
     pub(super) const fn fall(&mut self, block: &Block, run_ended: bool) -> Option<(Seq, Seq)> {
+        self.blocks += 1;
         if block.lines.len() < SMALL {
-            self.count += 1;
+            self.small += 1;
         }
-        let merge = (self.merged, block.last);
-        if self.count >= MANY {
-            *self = Self { count: 0, merged: block.last };
-            return Some(merge);
+        let merge = if self.small > 1 { Some((self.seen_to, block.last)) } else { None };
+        if self.blocks >= MANY {
+            *self = Self { blocks: 0, small: 0, seen_to: block.last };
+            return merge;
         }
-        if run_ended { Some(merge) } else { None }
+        if run_ended { merge } else { None }
     }
 }
 
 /// From which size on a block is no drop.
 const SMALL: usize = 16 * 1024;
-/// How many drops there may be: what a merge looks at in one go.
+/// How many blocks are seen to at once: as many as a merge looks at in one go.
 const MANY: usize = 256;
 
 impl Gathering {
@@ -370,16 +373,26 @@ mod tests {
     #[test]
     fn drops_are_merged_before_many_have_gathered_and_never_from_the_beginning_again() {
         let mut drops = Drops::default();
-        let block =
-            |seq, size| Block { first: Seq::new(seq), last: Seq::new(seq), lines: vec![b'x'; size].into() };
+        let mut fall = |seq, size, run_ended| {
+            let (seq, lines) = (Seq::new(seq), vec![b'x'; size].into());
+            drops.fall(&Block { first: seq, last: seq, lines }, run_ended)
+        };
         let many = u64::try_from(MANY).unwrap();
         for seq in 1..many {
-            assert_eq!(drops.fall(&block(seq, 100), false), None);
+            assert_eq!(fall(seq, 100, false), None);
         }
-        assert_eq!(drops.fall(&block(many, SMALL), false), None, "no drop");
-        assert_eq!(drops.fall(&block(many + 1, 100), false), Some((Seq::ZERO, Seq::new(many + 1))));
-        let merged = Seq::new(many + 1);
-        assert_eq!(drops.fall(&block(many + 2, 100), true), Some((merged, Seq::new(many + 2))));
-        assert_eq!(drops.fall(&block(many + 3, 100), true), Some((merged, Seq::new(many + 3))));
+        assert_eq!(fall(many, 100, false), Some((Seq::ZERO, Seq::new(many))));
+        assert_eq!(fall(many + 1, 100, true), None, "one alone");
+        assert_eq!(fall(many + 2, 100, true), Some((Seq::new(many), Seq::new(many + 2))));
+        assert_eq!(fall(many + 3, 100, true), Some((Seq::new(many), Seq::new(many + 3))));
+        for seq in many + 4..2 * many {
+            assert_eq!(fall(seq, SMALL, false), None);
+        }
+        assert_eq!(fall(2 * many, SMALL, false), Some((Seq::new(many), Seq::new(2 * many))));
+        for seq in 2 * many + 1..=3 * many {
+            assert_eq!(fall(seq, SMALL, true), None, "nothing to merge");
+        }
+        assert_eq!(fall(3 * many + 1, 100, true), None);
+        assert_eq!(fall(3 * many + 2, 100, true), Some((Seq::new(3 * many), Seq::new(3 * many + 2))));
     }
 }
