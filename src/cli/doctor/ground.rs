@@ -9,6 +9,29 @@ use crate::cli::holdings::{self, Kind};
 use crate::cli::phrase::size;
 use crate::config::paths::{Paths, SocketPlace};
 
+/// Who may use a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(windows, expect(dead_code, reason = "only Unix has modes and owners to look at"))]
+pub(super) enum Access {
+    /// Its owner alone, who asks.
+    Closed,
+    /// Others too, by its mode.
+    Open(u32),
+    /// It is somebody else's.
+    Foreign,
+}
+
+/// What a file system is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileSystem {
+    /// How many bytes may still be written.
+    pub(super) free: u64,
+    /// Whether nothing may be written.
+    pub(super) read_only: bool,
+    /// Its name, if it is one of those that reach over a network.
+    pub(super) network: Option<&'static str>,
+}
+
 /// How much room should be left.
 const ROOM: u64 = 1024 * 1024 * 1024;
 /// How much room must be left.
@@ -50,13 +73,13 @@ fn directory_of_ours(directory: &Path) -> Option<Finding> {
         return Some(finding.with_remedy("move it away, or name another place in PUSH_HOME"));
     }
     Some(match os::access(&there) {
-        os::Access::Foreign => Finding::problem(ABOUT, format!("{name} belongs to another user"))
+        Access::Foreign => Finding::problem(ABOUT, format!("{name} belongs to another user"))
             .with_remedy("`chown` it, or name another place in PUSH_HOME"),
-        os::Access::Open(mode) => {
+        Access::Open(mode) => {
             Finding::problem(ABOUT, format!("{name} is open to other users (mode {mode:04o})"))
                 .with_remedy(format!("chmod 700 {name}"))
         }
-        os::Access::Closed => Finding::ok(ABOUT, format!("{name} is yours alone")),
+        Access::Closed => Finding::ok(ABOUT, format!("{name} is yours alone")),
     })
 }
 

@@ -211,9 +211,10 @@ impl Gathering {
         }
         self.last = event.seq;
         self.count += 1;
-        self.synced |= must_be_synced(&event.kind);
-        self.telling |= tells(&event.kind);
-        self.urgent |= ends(&event.kind);
+        let weight = weight(&event.kind);
+        self.telling |= !matches!(weight, Weight::Plain | Weight::Starts);
+        self.synced |= matches!(weight, Weight::Starts | Weight::Takes | Weight::EndsForGood);
+        self.urgent |= matches!(weight, Weight::Ends | Weight::EndsForGood);
         encode::event_line(session, event, &mut self.lines);
     }
 }
@@ -296,51 +297,33 @@ pub(super) fn meta(session: &SessionId, snapshot: &Snapshot) -> Meta {
     }
 }
 
+/// What an event asks of the commit that keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// Nothing: it is one of many.
+    Plain,
+    /// It must be on disk before the tool is used.
+    Starts,
+    /// Lists of sessions say something else afterwards.
+    Tells,
+    /// It tells, and it takes effect only when it is on disk.
+    Takes,
+    /// It tells, and it ends something: that must be possible on a full disk, too.
+    Ends,
+    /// It tells, ends something, and takes effect only when it is on disk.
+    EndsForGood,
+}
+
 /// An approval takes effect, a tool is started and a run is over only when that is on disk.
-const fn must_be_synced(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::SessionOpened(_)
-            | EventKind::GateSettled(_)
-            | EventKind::CallStarted { .. }
-            | EventKind::RunEnded(_)
-    )
-}
-
-/// Whether it ends something: that must be possible on a full disk, too.
-fn ends(kind: &EventKind) -> bool {
+fn weight(kind: &EventKind) -> Weight {
     match kind {
-        EventKind::Stopping { .. } | EventKind::RunEnded(_) => true,
-        EventKind::GateSettled(verdict) => verdict.decision == Decision::Deny,
-        EventKind::CallSettled(settlement) => settlement.ending == Ending::Cut,
-        EventKind::SessionOpened(_)
-        | EventKind::SessionRenamed { .. }
-        | EventKind::SessionEnded { .. }
-        | EventKind::RunStarted(_)
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::Steered(_)
-        | EventKind::Status { .. }
-        | EventKind::Thought { .. }
-        | EventKind::Said { .. }
-        | EventKind::SayingDone { .. }
-        | EventKind::CallIntended(_)
-        | EventKind::CallStarted { .. }
-        | EventKind::CallOutput { .. }
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::Lost { .. } => false,
-    }
-}
-
-/// Whether lists of sessions say something else afterwards.
-const fn tells(kind: &EventKind) -> bool {
-    match kind {
-        EventKind::SessionOpened(_)
-        | EventKind::SessionRenamed { .. }
+        EventKind::CallStarted { .. } => Weight::Starts,
+        EventKind::SessionOpened(_) => Weight::Takes,
+        EventKind::GateSettled(verdict) if verdict.decision == Decision::Approve => Weight::Takes,
+        EventKind::GateSettled(_) | EventKind::RunEnded(_) => Weight::EndsForGood,
+        EventKind::CallSettled(settlement) if settlement.ending == Ending::Cut => Weight::Ends,
+        EventKind::Stopping { .. } => Weight::Ends,
+        EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
         | EventKind::RunStarted(_)
         | EventKind::MessageQueued(_)
@@ -351,18 +334,14 @@ const fn tells(kind: &EventKind) -> bool {
         | EventKind::CallSettled(_)
         | EventKind::GateOpened(_)
         | EventKind::GateVoted { .. }
-        | EventKind::GateSettled(_)
-        | EventKind::Stopping { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::RunEnded(_) => true,
+        | EventKind::RunRecovered { .. } => Weight::Tells,
         EventKind::Status { .. }
         | EventKind::Thought { .. }
         | EventKind::Said { .. }
-        | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }
-        | EventKind::Lost { .. } => false,
+        | EventKind::Lost { .. } => Weight::Plain,
     }
 }
 

@@ -1,0 +1,320 @@
+//! What the tests of salvage write, how they damage it, and how they hold what is found against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::journal::{Batch, Block, Checkpoint, Create, Journal, Meta};
+use crate::kernel::id::{Fingerprint, Seq};
+use crate::kernel::time::Now;
+
+/// What was written, and the files in which it stands.
+pub(super) struct Model {
+    pub(super) sessions: BTreeMap<i64, Written>,
+    /// The database and its log, both of which hold a part.
+    pub(super) database: Vec<u8>,
+    pub(super) log: Vec<u8>,
+    /// The database after the log was moved into it.
+    pub(super) moved: Vec<u8>,
+}
+
+/// Everything that was ever written about one session.
+pub(super) struct Written {
+    pub(super) id: SessionId,
+    pub(super) lines: BTreeMap<u64, Bytes>,
+    /// The rows, the last one last.
+    pub(super) rows: Vec<Vec<u8>>,
+    pub(super) checkpoints: BTreeMap<u64, Vec<u8>>,
+}
+
+/// How far a row may be from what was written.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Rows {
+    Exact,
+    OneBit,
+}
+
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) keys: BTreeSet<i64>,
+    pub(super) sessions: usize,
+    pub(super) rows: usize,
+    pub(super) events: usize,
+    /// How many of the lines that a block would hold are missing, counted in blocks.
+    pub(super) lost: usize,
+    pub(super) checkpoints: usize,
+    pub(super) starts: usize,
+    pub(super) unreadable: u64,
+}
+
+impl Model {
+    pub(super) async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options =
+            Options { checkpoint_pages: 10, small_block: 2_000, spare_bytes: 0, ..Options::default() };
+        let journal = Journal::open(dir.path(), options).expect("a journal");
+        let mut sessions = BTreeMap::new();
+        for key in 1..=3_i64 {
+            let id = SessionId::from(format!("sess_{key:02}abcdefgh"));
+            let create = Create {
+                token_hash: [key as u8; 32],
+                start_key: (key == 2).then(|| ("a start".to_owned(), Fingerprint(77))),
+                opened_at: Now(5),
+            };
+            let mut written = Written {
+                id: id.clone(),
+                lines: BTreeMap::new(),
+                rows: Vec::new(),
+                checkpoints: BTreeMap::new(),
+            };
+            let batch = Batch { create: Some(create.clone()), ..Batch::new(id) };
+            written.commit(&journal, batch).await;
+            sessions.insert(key, written);
+        }
+        for round in 1..=10_u64 {
+            for (key, written) in &mut sessions {
+                written.round(&journal, round, *key).await;
+            }
+            if round == 5 {
+                let all = Seq::new(u64::MAX);
+                let merge = journal.merge(sessions[&1].id.clone(), all).await;
+                assert!(merge.expect("an answer").expect("merged").joined > 0);
+            }
+        }
+        let read = |name: &str| std::fs::read(dir.path().join(name)).expect("a file");
+        let mut model = Self { sessions, database: Vec::new(), log: Vec::new(), moved: Vec::new() };
+        for round in 11.. {
+            model.sessions.get_mut(&3).expect("a session").round(&journal, round, 3).await;
+            (model.database, model.log) = (read(DATABASE), read(LOG));
+            // The writer may just have moved the log; the last events are to stand in the log alone.
+            if model.found(&model.database, &[], Rows::Exact).events < model.events() {
+                break;
+            }
+        }
+        journal.close().await.expect("closes");
+        model.moved = read(DATABASE);
+        model
+    }
+
+    pub(super) fn events(&self) -> usize {
+        self.sessions.values().map(|written| written.lines.len()).sum()
+    }
+
+    pub(super) fn found(&self, database: &[u8], log: &[u8], rows: Rows) -> Found {
+        self.found_with(database, log, rows, &nothing_known())
+    }
+
+    /// Searches two files and holds everything that is found against what was written.
+    pub(super) fn found_with(&self, database: &[u8], log: &[u8], rows: Rows, outside: &Outside<'_>) -> Found {
+        let file = |bytes: &[u8]| Some(Box::new(Memory(bytes.to_vec())) as Box<dyn RawFile>);
+        let images = Images::open(file(database), file(log)).expect("files in memory");
+        let findings = survey(&images, outside);
+        let mut found = Found { unreadable: findings.unreadable, ..Found::default() };
+        let chosen = fill::chosen(findings.sessions);
+        found.starts = findings.starts.keys().filter(|key| chosen.contains_key(key)).count();
+        for (key, candidate) in chosen {
+            let written = self.sessions.get(&key).expect("a key that was written");
+            assert_eq!(candidate.id, written.id);
+            let history = fill::history(&candidate);
+            let events = written.holds(&images, &history);
+            found.events += events;
+            found.lost += usize::from(events < written.lines.len());
+            found.checkpoints += usize::from(written.knows_checkpoint(&images, &candidate, &history));
+            found.rows += usize::from(written.knows_row(&images, &candidate, rows));
+            found.sessions += 1;
+            found.keys.insert(key);
+        }
+        found
+    }
+}
+
+impl Written {
+    /// Writes something of each kind.
+    pub(super) async fn round(&mut self, journal: &Journal, round: u64, key: i64) {
+        let next = self.lines.keys().last().map_or(1, |last| last + 1);
+        // The second session skips numbers, and each has one block now and then that fills several pages.
+        let first = if key == 2 && round.is_multiple_of(4) { next + 10 } else { next };
+        let length = if round % 5 == key as u64 { 4_500 } else { 90 };
+        let lines = (first..first + 2).map(|seq| {
+            let mut text: String =
+                (0..length).map(|at| char::from(b'a' + ((seq + at * at) % 26) as u8)).collect();
+            text.push('\n');
+            (seq, Bytes::from(format!("{{\"seq\":{seq},\"of\":{key}}}{text}")))
+        });
+        let lines: Vec<_> = lines.collect();
+        let bytes: Vec<u8> = lines.iter().flat_map(|(_, line)| line.to_vec()).collect();
+        let (first, last) = (Seq::new(first), Seq::new(first + 1));
+        self.lines.extend(lines);
+        let meta = Meta {
+            session: self.id.clone(),
+            state: if round.is_multiple_of(2) { "idle".into() } else { "running".into() },
+            updated_at: Now(1_000 + round),
+            opened_at: Now(5),
+            active_run: (round % 2 == 1).then(|| format!("run_{round}")),
+            summary: format!("{{\"title\":\"{}\"}}", "x".repeat(round as usize * 3)),
+        };
+        let mut batch = Batch {
+            block: Some(Block { first, last, count: 2, bytes: bytes.into() }),
+            meta: (!round.is_multiple_of(3)).then_some(meta),
+            reserve: (round.is_multiple_of(6)).then(|| Seq::new(round * 100)),
+            token_hash: (round == 9).then_some([round as u8; 32]),
+            ..Batch::new(self.id.clone())
+        };
+        if key != 3 && round.is_multiple_of(4) {
+            let bytes: Vec<u8> = (0..round * 700).map(|at| (at * at % 251) as u8).collect();
+            self.checkpoints.insert(last.number(), bytes.clone());
+            batch.checkpoint = Some(Checkpoint { seq: last, bytes: bytes.into() });
+        }
+        self.commit(journal, batch).await;
+    }
+
+    pub(super) async fn commit(&mut self, journal: &Journal, batch: Batch) {
+        journal.commit(batch).await.expect("an answer").expect("kept");
+        let stored = journal.load(self.id.clone()).await.expect("readable").expect("there");
+        self.rows.push(row_of(
+            &stored.token_hash,
+            [stored.meta.opened_at.0, stored.meta.updated_at.0, stored.reserved.number()],
+            [
+                Some(self.id.as_str()),
+                Some(&stored.meta.state),
+                stored.meta.active_run.as_deref(),
+                Some(&stored.meta.summary),
+            ],
+        ));
+    }
+
+    /// Holds a history against what was written and returns how many events it has.
+    pub(super) fn holds(&self, images: &Images, history: &[(Head, Place)]) -> usize {
+        let (mut reached, mut events) = (0, 0);
+        for (head, place) in history {
+            assert!(head.first > reached, "events come once and in order");
+            reached = head.last;
+            let (record, payload) = images.record(*place, &mut Vec::new()).expect("it was there");
+            let lines: Vec<_> = self.lines.range(head.first..=head.last).collect();
+            assert_eq!(lines.len(), head.count as usize);
+            let bytes: Vec<u8> = lines.into_iter().flat_map(|(_, line)| line.to_vec()).collect();
+            assert!(
+                record.bytes(&payload, rows::BLOCK_BYTES) == Some(&bytes[..]),
+                "{head:?} was not written"
+            );
+            events += head.count as usize;
+        }
+        events
+    }
+
+    pub(super) fn knows_checkpoint(
+        &self,
+        images: &Images,
+        candidate: &Candidate,
+        history: &[(Head, Place)],
+    ) -> bool {
+        let Some(place) = fill::checkpoint(candidate, history) else { return false };
+        let (record, payload) = images.record(place, &mut Vec::new()).expect("it was there");
+        let found = rows::Checkpoint::read(&record, &payload).expect("a checkpoint");
+        assert_eq!(self.checkpoints.get(&found.seq).map(Vec::as_slice), Some(found.bytes));
+        true
+    }
+
+    /// Holds a row against what was written; returns whether it is the last one.
+    pub(super) fn knows_row(&self, images: &Images, candidate: &Candidate, rows: Rows) -> bool {
+        let Some(place) = candidate.row() else { return false };
+        let (record, payload) = images.record(place, &mut Vec::new()).expect("it was there");
+        let row = rows::Session::read(&record, &payload).expect("a row");
+        let found = row_of(
+            &row.token_hash,
+            [row.opened_at, row.updated_at, row.reserved],
+            [Some(row.id.as_str()), Some(&row.state), row.active_run.as_deref(), Some(&row.summary)],
+        );
+        let near = |written: &Vec<u8>| {
+            written.len() == found.len()
+                && written.iter().zip(&found).map(|(one, other)| (one ^ other).count_ones()).sum::<u32>() <= 1
+        };
+        assert!(
+            self.rows.contains(&found) || (rows == Rows::OneBit && self.rows.iter().any(near)),
+            "a row that was never written: {}",
+            String::from_utf8_lossy(&found)
+        );
+        self.rows.last() == Some(&found)
+    }
+}
+
+pub(super) fn row_of(token_hash: &[u8; 32], numbers: [u64; 3], texts: [Option<&str>; 4]) -> Vec<u8> {
+    let texts = texts.map(|text| text.map_or("-".to_owned(), |text| format!("<{text}>"))).concat();
+    [token_hash.to_vec(), numbers.map(u64::to_be_bytes).concat(), texts.into_bytes()].concat()
+}
+
+pub(super) fn nothing_known() -> Outside<'static> {
+    Outside { names: &|_| None, deleted: &|_| false, summary: &|_| String::new(), last: &|_, _| Ok(()) }
+}
+
+/// Overwrites every occurrence of `text` with the beginning of it.
+pub(super) fn replace(file: &mut [u8], text: &[u8], with: &[u8]) {
+    for at in 0..file.len() - text.len() {
+        if file[at..].starts_with(text) {
+            file[at..at + with.len()].copy_from_slice(with);
+        }
+    }
+}
+
+pub(super) struct Memory(Vec<u8>);
+
+impl RawFile for Memory {
+    fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        let rest = self.0.get(at as usize..).unwrap_or_default();
+        let read = rest.len().min(into.len());
+        into[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+
+    fn write_at(&self, _at: u64, _bytes: &[u8]) -> io::Result<()> {
+        panic!("the files set aside are never written")
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        panic!("the files set aside are never cut")
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Numbers from a seed, which is printed.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new() -> Self {
+        let given = std::env::var("PUSH_SALVAGE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as u64;
+        let seed = given.unwrap_or(now);
+        println!("PUSH_SALVAGE_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// Some numbers below `bound`, or all of them in the long form.
+    pub(super) fn choose(&mut self, bound: usize, some: usize) -> Vec<usize> {
+        if std::env::var_os("PUSH_LONG").is_some_and(|value| value == "1") {
+            return (0..bound).collect();
+        }
+        (0..some).map(|_| self.below(bound)).collect()
+    }
+}
+
+pub(super) const PAGE: usize = 4096;
