@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use daemon::{Client, Daemon, seq, wait_until};
 use skip::skip;
@@ -57,6 +58,32 @@ fn a_full_disk_is_survived() {
     wait_until("a message is taken again", || refusal(&mut idle, &session).is_none());
     assert_eq!(idle.event_of("run_complete")["payload"]["outcome"], "success");
     daemon.stop();
+}
+
+#[test]
+fn an_end_for_which_no_room_is_left_waits_for_it_in_peace() {
+    let Some(daemon) = on_a_small_disk() else { return };
+    let (mut client, session) = daemon.session();
+    client.prompt(&session, TICKS);
+    client.events_until("tool_output");
+    fs::File::options()
+        .write(true)
+        .open(state(&daemon).join("pushd.spare"))
+        .and_then(|spare| spare.set_len(0))
+        .expect("no spare room");
+    fill(&daemon);
+    let mut other = daemon.connect();
+    wait_until("the disk is seen to be full", || {
+        other.ask("start_session", json!({"cwd": daemon.cwd()}))["error"]["code"] == "STORAGE_FULL"
+    });
+    client.send("cancel_run", json!({"sessionId": session}));
+    (0..500).for_each(|_| other.ping());
+    let log = daemon.log();
+    let tries = log.lines().filter(|line| line.contains("a commit failed")).count();
+    assert!(tries < 50, "it was tried {tries} times");
+    make_room(&daemon);
+    let events = client.events_until("run_complete");
+    assert_eq!(events.last().map(|event| event["payload"]["outcome"].clone()), Some(json!("cancelled")));
 }
 
 #[test]
@@ -111,14 +138,7 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_comes_back() {
 
 #[test]
 fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(library) = failing_sync(place.path()) else { return };
-    let switch = place.path().join("fail");
-    let variables = [
-        ("LD_PRELOAD", library.to_str().expect("a path")),
-        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
-    ];
-    let mut daemon = Daemon::start_with(&variables);
+    let Some((mut daemon, disk)) = on_a_failing_disk() else { return };
     let (mut running, run) = daemon.session();
     running.prompt(&run, TICKS);
     running.events_until("tool_output");
@@ -128,9 +148,9 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     let (mut idle, session) = daemon.session();
     idle.run(&session, "$ true\n");
 
-    fs::write(&switch, "").expect("the disk fails");
+    disk.fail();
     wait_until("a message is refused", || refusal(&mut idle, &session).as_deref() == Some("STORAGE_FAILED"));
-    fs::remove_file(&switch).expect("the disk is well again");
+    disk.recover();
     assert_eq!(refusal(&mut idle, &session).as_deref(), Some("STORAGE_FAILED"), "it was tried again in hope");
     assert_eq!(idle.refused("start_session", json!({"cwd": daemon.cwd()})), "STORAGE_FAILED");
     // The run that was at work is ended, and says why; the one that waits can be denied, and not approved.
@@ -159,19 +179,12 @@ fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
 
 #[test]
 fn a_cancel_after_a_failed_sync_ends_the_processes() {
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(library) = failing_sync(place.path()) else { return };
-    let switch = place.path().join("fail");
-    let variables = [
-        ("LD_PRELOAD", library.to_str().expect("a path")),
-        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
-    ];
-    let daemon = Daemon::start_with(&variables);
+    let Some((daemon, disk)) = on_a_failing_disk() else { return };
     let (mut client, session) = daemon.session();
     client.prompt(&session, "$ echo $$ > pid; echo begun; exec sleep 1000\n");
     client.event_of("tool_output");
     let pid = fs::read_to_string(daemon.cwd().join("pid")).expect("the step's process").trim().to_owned();
-    fs::write(&switch, "").expect("the disk fails");
+    disk.fail();
     let answer = client.ask("cancel_run", json!({"sessionId": session}));
     assert!(answer["ok"] == true || answer["error"]["code"] == "STORAGE_FAILED", "{answer}");
     client.event_of("run_complete");
@@ -236,6 +249,36 @@ fn copy_state(daemon: &Daemon, to: &Path) {
     for name in ["pushd.db", "pushd.db-wal", "pushd.marks"] {
         fs::copy(state(daemon).join(name), to.join(name)).expect("a copy");
     }
+}
+
+/// A disk whose syncs fail on demand.
+struct FailingDisk {
+    place: TempDir,
+}
+
+impl FailingDisk {
+    fn switch(&self) -> PathBuf {
+        self.place.path().join("fail")
+    }
+
+    fn fail(&self) {
+        fs::write(self.switch(), "").expect("the disk fails");
+    }
+
+    fn recover(&self) {
+        fs::remove_file(self.switch()).expect("the disk is well again");
+    }
+}
+
+/// A daemon on a disk whose syncs can be made to fail.
+fn on_a_failing_disk() -> Option<(Daemon, FailingDisk)> {
+    let disk = FailingDisk { place: tempfile::tempdir().expect("a directory") };
+    let (library, switch) = (failing_sync(disk.place.path())?, disk.switch());
+    let daemon = Daemon::start_with(&[
+        ("LD_PRELOAD", library.to_str().expect("a path")),
+        ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
+    ]);
+    Some((daemon, disk))
 }
 
 /// Builds what makes `fdatasync` fail on demand.

@@ -70,9 +70,15 @@ impl Readers {
     /// Returns a page to read into: the spent one, or a new one that is large if there is room for it.
     pub(super) fn page(&self, spent: Option<Lines>, small: usize) -> Lines {
         let Lines { mut bytes, room, .. } = spent.unwrap_or_default();
-        bytes.clear();
         let room = room.or_else(|| Arc::clone(&self.large).try_acquire_owned().ok());
-        let limit = if room.is_some() { self.page_bytes.max(small) } else { small };
+        if room.is_none() {
+            // What a small page took stays with nobody: there may be many.
+            return Lines { limit: small, ..Lines::default() };
+        }
+        bytes.clear();
+        let limit = self.page_bytes.max(small);
+        // Here and not where it is read: the memory of a thread that blocks is not seen again by the others.
+        bytes.reserve_exact(limit);
         Lines { bytes, room, limit, ..Lines::default() }
     }
 
@@ -242,8 +248,7 @@ pub(super) fn lines(
     let read = walk(&moment, session, key, after, |numbers, bytes| {
         if page.bytes.is_empty() {
             page.first = Seq::new(numbers.first);
-            // What a small page does not need is not taken: there may be many.
-            page.bytes.reserve_exact(if page.is_large() { page.limit.max(bytes.len()) } else { bytes.len() });
+            page.bytes.reserve_exact(bytes.len());
         }
         page.last = Seq::new(numbers.last);
         page.bytes.extend_from_slice(bytes);

@@ -14,7 +14,7 @@ use crate::skip::skip;
 const A_THREADS_SHARE: usize = 50;
 
 /// What an idle connection may cost the daemon, in bytes; measured at three quarters of it.
-const IDLE_BYTES: u64 = 16 * 1024;
+const IDLE_BYTES: u64 = 12 * 1024;
 
 #[test]
 fn a_thousand_clients_of_one_session_all_hear_every_event_in_order() {

@@ -315,8 +315,8 @@ impl Lane {
 
     /// Hands what has gathered to the journal, unless it still works on the batch before.
     fn submit(&mut self) {
-        if self.is_grounded() && self.gathering.is_urgent() {
-            self.take_off();
+        if self.gathering.is_urgent() {
+            self.take_off_urgently();
         }
         if self.in_flight.is_some() || self.gathering.is_empty() {
             return;

@@ -93,11 +93,22 @@ impl Lane {
         failed
     }
 
-    /// Hands a batch that waited to the journal again, now that there is room or that something ends.
+    /// Hands a batch that waits for room to the journal again because something behind it ends.
+    ///
+    /// Once: where the room that is kept for ends did not suffice either, it waits like any other.
+    pub(super) fn take_off_urgently(&mut self) {
+        if let Some(flight) = &mut self.in_flight
+            && flight.state == Flight::Grounded
+            && !flight.batch.urgent
+        {
+            flight.batch.urgent = true;
+            self.take_off();
+        }
+    }
+
+    /// Hands a batch that waited to the journal again, now that there is room for it.
     pub(super) fn take_off(&mut self) {
-        let urgent = self.gathering.is_urgent();
         if let Some(flight) = &mut self.in_flight {
-            flight.batch.urgent |= urgent;
             flight.done = self.world.journal.commit(flight.batch.clone());
             flight.state = Flight::Under;
         }
