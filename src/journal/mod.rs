@@ -251,7 +251,11 @@ impl Journal {
         } else if !matches!(error, ReadError::Damaged { .. }) {
             return Err(error);
         }
-        self.mend(session.clone()).await.map(drop)
+        match self.mend(session.clone()).await {
+            // Nothing of it could be brought back: whoever reads again hears that it is gone.
+            Err(ReadError::NoSuchSession { .. }) => Ok(()),
+            outcome => outcome.map(drop),
+        }
     }
 
     fn send(&self, task: Task) {

@@ -145,7 +145,7 @@ impl Writer {
         let replaced = self.replace_database();
         if let Err(error) = replaced {
             tracing::error!(%error, "the database cannot be salvaged; nothing is taken until a restart");
-            self.counters.failed.store(true, Ordering::Relaxed);
+            self.fail_for_good();
             return Err(CommitError::StorageFailed);
         }
         self.generation.fetch_add(1, Ordering::AcqRel);

@@ -42,8 +42,16 @@ impl Writer {
         Ok(key)
     }
 
+    /// Tells whether there is a chore that can be gone on with: on a full disk they wait for room.
+    pub(super) fn has_chores(&self) -> bool {
+        !self.chores.is_empty() && !self.is_full()
+    }
+
     /// Does a slice of the next chore.
     pub(super) fn do_slice(&mut self) {
+        if self.is_full() && !self.failed() {
+            return;
+        }
         let Some(mut chore) = self.chores.next() else { return self.tidy() };
         if self.failed() {
             return chore.end(Err(MergeError::Commit(CommitError::StorageFailed)));
@@ -62,6 +70,11 @@ impl Writer {
             // Whoever asked for it may look for the bytes as soon as it is answered.
             Ok(Progress::Done) if chore.erases() && !self.empty_log() => self.chores.add(chore),
             Ok(Progress::Done) => chore.end(Ok(())),
+            // It goes on where it was when there is room again.
+            Err(MergeError::Commit(CommitError::Full)) => {
+                self.became_full();
+                self.chores.add(chore);
+            }
             Err(error) => {
                 if let MergeError::Commit(error) = &error {
                     self.note(error);
@@ -74,7 +87,8 @@ impl Writer {
 
     /// Moves the log into the database when it has grown long enough.
     pub(super) fn shorten_log(&mut self) {
-        if self.failed() {
+        // On a full disk it would fail again and again.
+        if self.failed() || self.is_full() {
             return;
         }
         let limit = i64::from(self.options.checkpoint_pages);

@@ -133,7 +133,7 @@ impl Writer {
     }
 
     fn wait(&self, inbox: &Receiver<Task>) -> Wake {
-        if !self.chores.is_empty() || self.is_untidy() {
+        if self.has_chores() || self.is_untidy() {
             return match inbox.try_recv() {
                 Ok(task) => Wake::Task(task),
                 Err(TryRecvError::Empty) => Wake::Nothing,
@@ -222,7 +222,9 @@ impl Writer {
                 Err(CommitError::Full) => {}
                 Err(error) => {
                     self.note(&error);
-                    return refuse_group(urgent, &error);
+                    refuse_group(urgent, &error);
+                    self.rescued(&error);
+                    return;
                 }
             }
         }
@@ -395,13 +397,19 @@ impl Writer {
     /// Remembers a failed sync for good.
     pub(super) fn note(&self, error: &CommitError) {
         if let CommitError::SyncFailed { source } = error
-            && !self.counters.failed.swap(true, Ordering::Relaxed)
+            && !self.failed()
         {
             tracing::error!(%source, "a sync failed; the journal takes nothing until the daemon is restarted");
-            // What is written from here on is of this life's unsure part, also on a machine that goes on.
-            if let Err(error) = self.marking.marks().end(Ending::Failed) {
-                tracing::warn!(%error, "the failed sync cannot be written down");
-            }
+            self.fail_for_good();
+        }
+    }
+
+    /// Takes nothing any more, and says so to the next life.
+    pub(super) fn fail_for_good(&self) {
+        self.counters.failed.store(true, Ordering::Relaxed);
+        // What is written from here on is of this life's unsure part, also on a machine that goes on.
+        if let Err(error) = self.marking.marks().end(Ending::Failed) {
+            tracing::warn!(%error, "the failure cannot be written down");
         }
     }
 }
