@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::apply;
-use super::chores::Progress;
+use super::chores::{Chore, Progress};
 use super::erase::{self, Erase};
 use super::error::{CommitError, Conflict, MergeError};
 use super::writer::Writer;
@@ -42,6 +42,14 @@ impl Writer {
         Ok(key)
     }
 
+    /// Takes a chore on; on a full disk only what frees room is worth waiting for.
+    pub(super) fn add_chore(&mut self, chore: Box<dyn Chore>) {
+        if self.is_full() && !chore.erases() {
+            return chore.end(Err(MergeError::Commit(CommitError::Full)));
+        }
+        self.chores.add(chore);
+    }
+
     /// Tells whether there is a chore that can be gone on with: on a full disk they wait for room.
     pub(super) fn has_chores(&self) -> bool {
         !self.chores.is_empty() && !self.is_full()
@@ -70,8 +78,8 @@ impl Writer {
             // Whoever asked for it may look for the bytes as soon as it is answered.
             Ok(Progress::Done) if chore.erases() && !self.empty_log() => self.chores.add(chore),
             Ok(Progress::Done) => chore.end(Ok(())),
-            // It goes on where it was when there is room again.
-            Err(MergeError::Commit(CommitError::Full)) => {
+            // What was begun to be erased is erased when there is room again.
+            Err(MergeError::Commit(CommitError::Full)) if chore.erases() => {
                 self.became_full();
                 self.chores.add(chore);
             }

@@ -164,7 +164,7 @@ impl Writer {
                     bytes = bytes.saturating_add(batch.weight());
                     group.push((batch, reply));
                 }
-                Task::Chore(chore) => self.chores.add(chore),
+                Task::Chore(chore) => self.add_chore(chore),
                 // Neither looks at what the group changes before it is committed: both begin with a transaction of their own.
                 Task::Mend { session, plan, at, reply } => {
                     self.commit(std::mem::take(&mut group));
