@@ -6,12 +6,16 @@ use pushd::kernel::command::{
     Answer, Caller, Command, Decide, Gap, Phase, Private, Prompt, Repetition, Reply, Rights, Steer,
 };
 use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
-use pushd::kernel::event::{Criterion, Decision, Ending, EventKind, Intention, Outcome, Purpose, Settlement};
+use pushd::kernel::event::{
+    Budget, Criterion, Decision, Ending, EventKind, Intention, Outcome, Purpose, Settlement, Taken, Used,
+    Wanted,
+};
+use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::session::{Input, Missing, Session};
-use pushd::kernel::state::State;
+use pushd::kernel::state::{Spent, State};
 use pushd::kernel::time::Now;
 
 #[test]
@@ -91,6 +95,50 @@ fn a_denied_gate_ends_the_run_as_denied_and_the_tool_never_starts() {
     scene.stopped();
     assert_eq!(scene.ended(), (Outcome::Denied, 3));
     assert_eq!(scene.executed, 0);
+}
+
+#[test]
+fn what_a_turn_used_is_counted_and_a_budget_can_be_raised() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let used = Used { input: 5, output: 2, cache_read: 1, cache_write: 0, cost: Some(30) };
+    let taken = Taken { model: "m".into(), used, ..Taken::default() };
+    scene.report(Report::Taken(Box::new(taken.clone())));
+    scene.report(Report::Taken(Box::new(taken)));
+    let call = scene.ask_for_more();
+    assert_eq!(scene.phase(), Phase::Waiting);
+    scene.vote("ann", Decision::Approve, Some(gate::RAISE)).unwrap();
+    let spent = scene.session.state().run.as_ref().unwrap().spent;
+    assert_eq!(spent, Spent { cost: 60, turns: 2, tokens: 14, raises: 1 });
+    let before = scene.turns;
+    scene.settle(call, Purpose::Work, 0);
+    assert_eq!(scene.turns, before + 1, "the provider goes on");
+}
+
+#[test]
+fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.ask_for_more();
+    scene.vote("ann", Decision::Deny, None).unwrap();
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Failed, 1));
+    assert_eq!(scene.executed, 0);
+}
+
+#[test]
+fn what_a_turn_wanted_later_is_given_up_for_a_message_that_came_meanwhile() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let steer = Steer { message: MessageId::new("s"), text: "t".into(), fingerprint: Fingerprint(9) };
+    scene.ask(Command::Steer(Box::new(steer))).unwrap();
+    let pending = vec![Wanted { tool: "tool".into(), args: Json::new("{}") }];
+    scene.report(Report::Taken(Box::new(Taken { pending, ..Taken::default() })));
+    let left = scene.last(|kind| match kind {
+        EventKind::TurnTaken(taken) => Some(taken.pending.len()),
+        _ => None,
+    });
+    assert_eq!(left, 0);
 }
 
 #[test]
@@ -326,6 +374,7 @@ impl Scene {
             text: id.into(),
             criteria: Vec::new(),
             time_limit: None,
+            budget: Budget::default(),
             fingerprint: Fingerprint(7),
         }
     }
@@ -369,10 +418,32 @@ impl Scene {
             title: "t".into(),
             summary: "s".into(),
             details: Json::new("{}"),
+            choices: Vec::new(),
             needed,
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
         self.report(Report::Call(Box::new(CallRequest { intention, ask })));
+        call
+    }
+
+    /// The provider finds a budget used up and asks.
+    fn ask_for_more(&mut self) -> CallId {
+        self.minted += 1;
+        let call = CallId::new(format!("call-{}", self.minted));
+        self.gate = GateId::new(format!("gate-{}", self.minted));
+        let ask = Some(Ask {
+            gate: self.gate.clone(),
+            kind: gate::BUDGET.into(),
+            title: "t".into(),
+            summary: "s".into(),
+            details: Json::new("{}"),
+            choices: gate::budget_choices(),
+            needed: 1,
+        });
+        let (tool, args) = ("tool".into(), Json::new("{}"));
+        let intention = Intention { call: call.clone(), tool, args, purpose: Purpose::Work };
+        self.report(Report::Call(Box::new(CallRequest { intention, ask })));
+        self.report(Report::TurnDone);
         call
     }
 

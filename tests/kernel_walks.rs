@@ -14,9 +14,10 @@ use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Criterion, Decision, Ending, Event, EventKind, Intention, Opening, Outcome, OutputStream, Purpose,
-    Settlement,
+    Budget, Compaction, Criterion, Decision, Ending, Event, EventKind, Intention, Opening, Outcome,
+    OutputStream, Purpose, Settlement, Taken, Used, Wanted,
 };
+use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Missing, Session};
@@ -416,14 +417,22 @@ impl Walk {
             }
             other => panic!("unexpected {other:?}, {what}"),
         };
-        if let Report::Call(_) = &report {
+        if matches!(report, Report::Call(_) | Report::Compacted(_)) {
             self.owed.push(Input::Report { run: run.clone(), report: Report::TurnDone });
+        }
+        if matches!(report, Report::Call(_) | Report::Finished(_)) && self.random.one_in(2) {
+            let taken = Report::Taken(Box::new(taken(self.random.below(9))));
+            self.owed.push(Input::Report { run: run.clone(), report: taken });
         }
         self.owed.push(Input::Report { run, report });
     }
 
     fn provider_answer(&mut self) -> Report {
         match self.random.below(6) {
+            0 if self.random.one_in(2) => {
+                let kept_from = self.newest;
+                Report::Compacted(Box::new(Compaction { summary: "s".into(), kept_from, tokens_before: 9 }))
+            }
             0 => Report::TurnDone,
             1 => Report::Finished(Box::new(finish(Outcome::Failed))),
             2 => Report::Finished(Box::new(finish(Outcome::Success))),
@@ -433,12 +442,14 @@ impl Walk {
 
     fn call(&mut self, purpose: Purpose) -> CallRequest {
         let call = CallId::new(format!("call-{}", self.mint()));
+        let of_budget = self.random.one_in(3);
         let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| Ask {
             gate: GateId::new(format!("gate-{}", self.mint())),
-            kind: "exec".into(),
+            kind: if of_budget { gate::BUDGET } else { "exec" }.into(),
             title: "t".into(),
             summary: "s".into(),
             details: Json::new("{}"),
+            choices: if of_budget { gate::budget_choices() } else { Vec::new() },
             needed: 1 + self.random.below(2) as u32,
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
@@ -453,6 +464,7 @@ impl Walk {
             text: "do it".into(),
             criteria: vec![criterion; self.random.below(3) as usize],
             time_limit: self.random.one_in(4).then_some(40),
+            budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },
             fingerprint: Fingerprint(u128::from(self.random.below(2))),
         }
     }
@@ -465,8 +477,10 @@ impl Walk {
         let open: Vec<_> = self.live.state().gates.keys().cloned().collect();
         let gates = if self.random.one_in(4) { &self.gates } else { &open };
         let gate = self.random.pick(gates).cloned().unwrap_or_else(|| GateId::new("gate-unknown"));
-        let choice =
-            self.random.pick(&["run_again", "skip", "stop", "other"]).map(|choice| (*choice).to_owned());
+        let choice = self
+            .random
+            .pick(&["run_again", "skip", "raise", "stop", "other"])
+            .map(|choice| (*choice).to_owned());
         Decide {
             gate,
             run: if self.random.one_in(3) { self.some_run() } else { None },
@@ -491,6 +505,12 @@ fn private_seq(private: &pushd::kernel::command::Private) -> Seq {
     match private {
         Private::Gap { seq, .. } | Private::Snapshot { seq, .. } | Private::Deleted { seq, .. } => *seq,
     }
+}
+
+fn taken(number: u64) -> Taken {
+    let used = Used { input: number, output: 1, cache_read: 2, cache_write: 3, cost: Some(number) };
+    let pending = vec![Wanted { tool: "t".into(), args: Json::new("{}") }];
+    Taken { model: "m".into(), used, carry: Some("c".into()), pending }
 }
 
 fn finish(outcome: Outcome) -> Finish {

@@ -216,7 +216,7 @@ fn a_record_that_is_not_one_is_refused() {
     let head = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"#;
     for (rest, refused) in [
         ("", "envelope"),
-        (r#""type":"usage","payload":{}}"#, "type"),
+        (r#""type":"future_event","payload":{}}"#, "type"),
         (r#""type":"assistant_token","payload":{}}"#, "payload"),
         (
             r#""type":"message_queued","payload":{"messageId":"m","text":"","by":"b","fingerprint":"0"}}"#,

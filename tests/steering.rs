@@ -2,7 +2,7 @@
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
 use pushd::kernel::effect::{CallRequest, Effect, Report, Ticket, Turn};
-use pushd::kernel::event::{EventKind, Intention, Purpose};
+use pushd::kernel::event::{Budget, EventKind, Intention, Purpose};
 use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
@@ -52,6 +52,7 @@ impl Running {
             text: "text".into(),
             criteria: Vec::new(),
             time_limit: None,
+            budget: Budget::default(),
             fingerprint: Fingerprint(1),
         };
         assert_eq!(turns(running.ask(Command::Prompt(Box::new(prompt)))).len(), 1);

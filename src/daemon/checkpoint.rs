@@ -15,7 +15,7 @@ use crate::kernel::event::{Decision, Event, EventKind, Message, Opening, Outcome
 use crate::kernel::gate::Gate;
 use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
 use crate::kernel::ledger::{Entry, Ledger, Scope};
-use crate::kernel::state::{Call, Run, Stage, State, Stopping};
+use crate::kernel::state::{Call, Run, Spent, Stage, State, Stopping};
 use crate::kernel::time::Now;
 
 /// The form that is written; another one is not read.
@@ -72,6 +72,8 @@ struct Written {
     last_message: String,
     last_run: Option<(String, Line)>,
     ended: bool,
+    #[serde(default)]
+    context_from: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -89,6 +91,16 @@ struct WrittenRun {
     stopping: Option<Line>,
     #[serde(default)]
     torn: bool,
+    #[serde(default)]
+    spent: WrittenSpent,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct WrittenSpent {
+    cost: u64,
+    turns: u64,
+    tokens: u64,
+    raises: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,6 +148,7 @@ impl Written {
             last_message: state.last_message.clone(),
             last_run,
             ended: state.open == Openness::Ended,
+            context_from: state.context_from.number(),
         }
     }
 
@@ -179,6 +192,7 @@ impl Written {
             last_message: self.last_message,
             last_run: last_run.transpose()?,
             open: if self.ended { Openness::Ended } else { Openness::Open },
+            context_from: Seq::new(self.context_from),
         })
     }
 }
@@ -198,6 +212,7 @@ impl WrittenRun {
             text: run.text.clone(),
             criteria: run.criteria.clone(),
             time_limit: None,
+            budget: run.budget,
             fingerprint: Fingerprint(0),
             by: String::new(),
         };
@@ -221,6 +236,12 @@ impl WrittenRun {
             checks: line(EventKind::RunEnded(Box::new(checks)))?,
             stopping: stopping.and_then(line),
             torn: run.torn,
+            spent: WrittenSpent {
+                cost: run.spent.cost,
+                turns: run.spent.turns,
+                tokens: run.spent.tokens,
+                raises: run.spent.raises,
+            },
         })
     }
 
@@ -251,8 +272,11 @@ impl WrittenRun {
             };
             Ok(Stopping { outcome, reason, by })
         });
+        let WrittenSpent { cost, turns, tokens, raises } = self.spent;
         Ok(Run {
             id: RunId::from(self.id),
+            budget: message.budget,
+            spent: Spent { cost, turns, tokens, raises },
             message: message.message,
             text: message.text,
             criteria: message.criteria,

@@ -309,6 +309,7 @@ fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Enviro
         text: asked.text,
         criteria: asked.criteria,
         time_limit: asked.time_limit,
+        budget: asked.budget,
         fingerprint,
     };
     (prompt, asked.environment)

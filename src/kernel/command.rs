@@ -1,6 +1,6 @@
 //! What may be asked of a session, by whom, and what is answered.
 
-use super::event::{Criterion, Decision, Opening, Question};
+use super::event::{Budget, Criterion, Decision, Opening, Question};
 use super::id::{Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
 use super::refusal::Refusal;
 use super::time::Now;
@@ -165,6 +165,8 @@ pub struct Prompt {
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
     pub time_limit: Option<u64>,
+    /// What the run may use before somebody is asked.
+    pub budget: Budget,
     /// What the id stands for.
     pub fingerprint: Fingerprint,
 }

@@ -1,8 +1,9 @@
 //! What the driver is to do, in order.
 
 use super::command::{Private, Reply};
-use super::event::{Criterion, Event, Intention, Outcome, Settlement, Steering};
+use super::event::{Budget, Compaction, Criterion, Event, Intention, Outcome, Settlement, Steering, Taken};
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
+use super::state::Spent;
 
 /// Names the command that an answer belongs to; the driver chooses the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +70,14 @@ pub struct Turn {
     pub done: u32,
     /// How the last call ended.
     pub last: Option<Settlement>,
+    /// What the run may use before somebody is asked.
+    pub budget: Budget,
+    /// What it has used.
+    pub spent: Spent,
+    /// The first event of the session that is told word by word.
+    pub context_from: Seq,
+    /// The newest event of the session.
+    pub last_seq: Seq,
 }
 
 /// What the provider and the tools report.
@@ -89,6 +98,10 @@ pub enum Report {
     Said(String),
     /// The text is whole.
     SayingDone(MessageId),
+    /// What the turn used, and what remains to be done for it.
+    Taken(Box<Taken>),
+    /// A summary stands for the older part of the conversation.
+    Compacted(Box<Compaction>),
     /// The provider's turn is over; it gets another when all its calls are settled.
     TurnDone,
     /// Something a person should know.
@@ -144,6 +157,8 @@ pub struct Ask {
     pub summary: String,
     /// The particulars: a JSON object, safe to keep.
     pub details: super::id::Json,
+    /// More than two answers; empty for plain yes or no.
+    pub choices: Vec<String>,
     /// How many of those entitled must agree.
     pub needed: u32,
 }

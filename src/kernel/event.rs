@@ -68,6 +68,10 @@ pub enum EventKind {
         /// The assistant's message.
         message: MessageId,
     },
+    /// The provider has taken a turn.
+    TurnTaken(Box<Taken>),
+    /// From here on a summary stands for the older part of the conversation.
+    Compacted(Box<Compaction>),
     /// A tool is to be used; nothing has happened yet.
     CallIntended(Box<Intention>),
     /// The tool is being used; from here on the outside world may have changed.
@@ -189,10 +193,71 @@ pub struct Message {
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
     pub time_limit: Option<u64>,
+    /// What the run may use before somebody is asked.
+    pub budget: Budget,
     /// What the id stands for.
     pub fingerprint: Fingerprint,
     /// Where it came from.
     pub by: String,
+}
+
+/// What a run may use before somebody is asked whether it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// Money, in millionths of a US dollar.
+    pub cost: Option<u64>,
+    /// Turns of the provider.
+    pub turns: Option<u64>,
+    /// Tokens, read and written.
+    pub tokens: Option<u64>,
+}
+
+/// What a turn of a provider used, and what is still to be done for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// The model that answered.
+    pub model: String,
+    /// What it used.
+    pub used: Used,
+    /// What the model wants back with its words, as it came.
+    pub carry: Option<String>,
+    /// Tools that it wants used once those before them are done, in order.
+    pub pending: Vec<Wanted>,
+}
+
+/// What was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Used {
+    /// Tokens read, those of the provider's cache included.
+    pub input: u64,
+    /// Tokens written, those of its reasoning included.
+    pub output: u64,
+    /// How many of those read came from the provider's cache.
+    pub cache_read: u64,
+    /// How many of those read went into it.
+    pub cache_write: u64,
+    /// Money, in millionths of a US dollar, where it is known.
+    pub cost: Option<u64>,
+}
+
+/// A tool that a provider wants used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, safe to keep.
+    pub args: Json,
+}
+
+/// A summary that stands for the older part of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compaction {
+    /// The summary, safe to keep.
+    pub summary: String,
+    /// The first event that is still told word by word.
+    pub kept_from: Seq,
+    /// How many tokens the conversation had before, about.
+    pub tokens_before: u64,
 }
 
 /// A message that waits, with the run it will begin.

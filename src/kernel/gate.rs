@@ -62,6 +62,16 @@ pub const SKIP: &str = "skip";
 /// The last: end the run.
 pub const STOP: &str = "stop";
 
+/// The kind of a gate that asks whether a run may use more than was said.
+pub const BUDGET: &str = "budget";
+/// The first choice where a budget is used up: as much again.
+pub const RAISE: &str = "raise";
+
+/// Returns the choices where a budget is used up.
+pub fn budget_choices() -> Vec<String> {
+    [RAISE, STOP].map(String::from).to_vec()
+}
+
 /// Returns the choices for a tool whose end nobody knows.
 pub fn unknown_choices() -> Vec<String> {
     [RUN_AGAIN, SKIP, STOP].map(String::from).to_vec()

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::command::{Openness, Phase};
 use super::event::{
-    CheckResult, Criterion, Ending, Event, EventKind, Intention, LossCause, Message, Opening, Outcome,
-    Purpose, QueuedMessage, Settlement, Steering,
+    Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, LossCause, Message,
+    Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used,
 };
-use super::gate::Gate;
+use super::gate::{self, Gate};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
 use super::ledger::{Entry, Ledger, Scope};
 use super::limits::Limits;
@@ -47,6 +47,8 @@ pub struct State {
     pub last_run: Option<(RunId, Outcome, u8)>,
     /// Whether it takes messages.
     pub open: Openness,
+    /// The first event that the provider is told word by word; a summary stands for those before it.
+    pub context_from: Seq,
 }
 
 /// The active run.
@@ -62,6 +64,10 @@ pub struct Run {
     pub criteria: Vec<Criterion>,
     /// When it must have ended.
     pub deadline: Option<Now>,
+    /// What it may use before somebody is asked.
+    pub budget: Budget,
+    /// What it has used.
+    pub spent: Spent,
     /// What was said into it, each with the number of steps begun by then.
     pub steers: Vec<(u32, Steering)>,
     /// How many steps have begun: texts and calls of the provider.
@@ -80,6 +86,27 @@ pub struct Run {
     pub stopping: Option<Stopping>,
     /// Whether events of it may be gone that had been on disk: nobody knows what it has done.
     pub torn: bool,
+}
+
+/// What a run has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Money, in millionths of a US dollar, as far as it is known.
+    pub cost: u64,
+    /// Turns of the provider.
+    pub turns: u64,
+    /// Tokens, read and written.
+    pub tokens: u64,
+    /// How often somebody has allowed as much again.
+    pub raises: u64,
+}
+
+impl Spent {
+    fn add(&mut self, used: &Used) {
+        self.turns += 1;
+        self.cost = self.cost.saturating_add(used.cost.unwrap_or(0));
+        self.tokens = self.tokens.saturating_add(used.input).saturating_add(used.output);
+    }
 }
 
 /// A use of a tool that is not settled.
@@ -128,6 +155,7 @@ impl Default for State {
             last_message: String::new(),
             last_run: None,
             open: Openness::Open,
+            context_from: Seq::ZERO,
         }
     }
 }
@@ -153,10 +181,12 @@ impl State {
                 }
             }
             EventKind::Steered(steering) => self.fold_steering(steering, limits),
+            EventKind::Compacted(compaction) => self.context_from = compaction.kept_from,
             EventKind::Status { .. }
             | EventKind::Thought { .. }
             | EventKind::Said { .. }
             | EventKind::SayingDone { .. }
+            | EventKind::TurnTaken(_)
             | EventKind::CallIntended(_)
             | EventKind::CallStarted { .. }
             | EventKind::CallOutput { .. }
@@ -200,6 +230,8 @@ impl State {
             text: message.text.clone(),
             criteria: message.criteria.clone(),
             deadline: message.time_limit.map(|millis| event.at.after(millis)),
+            budget: message.budget,
+            spent: Spent::default(),
             steers: Vec::new(),
             begun: 0,
             done: 0,
@@ -253,6 +285,7 @@ impl State {
                 append_tail(&mut self.last_text, text, limits.text_tail);
             }
             EventKind::SayingDone { message: _ } => run.end_speaking(),
+            EventKind::TurnTaken(taken) => run.spent.add(&taken.used),
             EventKind::CallIntended(intention) => run.intend(intention),
             EventKind::CallStarted { call, tool: _ } => {
                 if let Some(call) = run.calls.get_mut(call) {
@@ -269,7 +302,11 @@ impl State {
                 }
             }
             EventKind::GateSettled(verdict) => {
-                self.gates.remove(&verdict.gate);
+                let gate = self.gates.remove(&verdict.gate);
+                let of_budget = gate.is_some_and(|gate| gate.question.kind == gate::BUDGET);
+                if of_budget && verdict.decision == Decision::Approve {
+                    run.spent.raises += 1;
+                }
                 self.settled_gates.push_back(verdict.gate.clone());
                 while self.settled_gates.len() > limits.settled_gates {
                     self.settled_gates.pop_front();
@@ -288,6 +325,7 @@ impl State {
             | EventKind::MessageUnqueued { .. }
             | EventKind::RunEnded(_)
             | EventKind::Steered(_)
+            | EventKind::Compacted(_)
             | EventKind::Status { .. }
             | EventKind::Thought { .. }
             | EventKind::CallOutput { .. }

@@ -55,6 +55,8 @@ pub struct Question {
     pub summary: String,
     /// The particulars: a JSON object.
     pub details: String,
+    /// More than two answers; empty for plain yes or no.
+    pub choices: Vec<String>,
 }
 
 /// One provider's or tool's way back.
@@ -177,6 +179,7 @@ impl Reports {
             title: self.redactor.text(&question.title).into_owned(),
             summary: self.redactor.text(&question.summary).into_owned(),
             details: Json::new(self.redactor.json(&question.details)),
+            choices: question.choices.clone(),
             needed: 1,
         }
     }

@@ -2,15 +2,15 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
-    CheckResult, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention, LossCause, Message,
-    Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering,
-    Verdict,
+    Budget, CheckResult, Compaction, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention,
+    LossCause, Message, Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport,
+    Settlement, Steering, Taken, Used, Verdict, Wanted,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
 
 /// How many kinds of events there are.
-pub(crate) const KINDS: u64 = 24;
+pub(crate) const KINDS: u64 = 26;
 
 /// How far a made event may be from what the kernel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,29 @@ impl Events {
                 after: Seq::new(self.wide()),
                 cause: self.pick([LossCause::Damage, LossCause::Power, LossCause::Retention]),
             },
+            23 => EventKind::TurnTaken(Box::new(self.taken())),
+            24 => EventKind::Compacted(Box::new(Compaction {
+                summary: self.text(),
+                kept_from: Seq::new(self.wide()),
+                tokens_before: self.wide(),
+            })),
             _ => EventKind::RunEnded(Box::new(self.report())),
+        }
+    }
+
+    fn taken(&mut self) -> Taken {
+        let pending = self.below(3);
+        Taken {
+            model: self.text(),
+            used: Used {
+                input: self.wide(),
+                output: self.wide(),
+                cache_read: self.below(2),
+                cache_write: self.below(2),
+                cost: self.maybe(Self::wide),
+            },
+            carry: self.maybe(Self::text),
+            pending: (0..pending).map(|_| Wanted { tool: self.text(), args: self.object() }).collect(),
         }
     }
 
@@ -187,6 +209,11 @@ impl Events {
             text: self.text(),
             criteria: (0..criteria).map(|_| self.criterion()).collect(),
             time_limit: self.maybe(Self::wide),
+            budget: Budget {
+                cost: self.maybe(Self::count),
+                turns: self.maybe(Self::count),
+                tokens: self.maybe(Self::count),
+            },
             fingerprint: self.fingerprint(),
             by: self.name(),
         }
@@ -295,6 +322,10 @@ impl Events {
         self.pick([0, 1, 2, u32::MAX, some])
     }
 
+    fn count(&mut self) -> u64 {
+        self.wide().max(1)
+    }
+
     fn wide(&mut self) -> u64 {
         let some = self.wide_bits();
         self.pick([0, 1, 1_760_000_000_000, u64::MAX, some])
@@ -353,6 +384,8 @@ fn in_a_run(kind: &EventKind) -> bool {
         | EventKind::Thought { .. }
         | EventKind::Said { .. }
         | EventKind::SayingDone { .. }
+        | EventKind::TurnTaken(_)
+        | EventKind::Compacted(_)
         | EventKind::CallIntended(_)
         | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }

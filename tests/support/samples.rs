@@ -27,7 +27,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "send_user_message",
-        r#"{"text":"t","acceptanceCriteria":[{"check":"true"}],"timeoutMs":1000,"environment":{"A":"1"},"future":[]}"#,
+        r#"{"text":"t","acceptanceCriteria":[{"check":"true"}],"timeoutMs":1000,"budget":{"maxCostUsd":0.5,"maxTurns":3,"maxTokens":1000},"environment":{"A":"1"},"future":[]}"#,
     ),
     (
         "submit_approval",
@@ -154,6 +154,11 @@ pub(crate) const SPECIFIED: &[&str] = &[
         r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001"}"#
     ),
     event!("run_recovered", r#"{"found":"unknown"}"#),
+    event!(
+        "usage",
+        r#"{"model":"m","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"costMicroUsd":4,"carry":"c","pending":[{"toolName":"sandbox_exec","args":{}}]}"#
+    ),
+    event!("context_compacted", r#"{"summary":"s","keptFromSeq":3,"tokensBefore":100}"#),
     session_event!("events_lost", r#"{"afterSeq":3,"untilSeq":7,"cause":"damage"}"#),
     session_event!(
         "message_queued",

@@ -11,15 +11,16 @@ use serde_json::value::RawValue;
 
 use super::encode::{MessageRow, Role};
 use super::wire::event::{
-    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, CriterionItem, EventEnvelope,
-    EventsLost, Failure, MessageUnqueued, RunComplete, RunRecovered, SessionEnded, SessionRenamed,
-    SessionStarted, Status, Token, ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
+    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, ContextCompacted, CriterionItem,
+    EventEnvelope, EventsLost, Failure, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
+    SessionRenamed, SessionStarted, Status, Token, ToolCall, ToolOutput, ToolResult, Usage, UserMessage,
+    WantedItem, Warning,
 };
 use super::wire::word::{DeliveryWord, SourceWord};
 use super::wire::{Text, json};
 use crate::kernel::event::{
-    CheckResult, Criterion, Event, EventKind, Fault, Intention, Message, Opening, Purpose, Question,
-    QueuedMessage, RunReport, Settlement, Steering, Verdict,
+    Budget, CheckResult, Compaction, Criterion, Event, EventKind, Fault, Intention, Message, Opening,
+    Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
 };
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
@@ -122,6 +123,8 @@ impl Transcript {
             | EventKind::MessageUnqueued { .. }
             | EventKind::Status { .. }
             | EventKind::Thought { .. }
+            | EventKind::TurnTaken(_)
+            | EventKind::Compacted(_)
             | EventKind::CallIntended(_)
             | EventKind::CallStarted { .. }
             | EventKind::CallOutput { .. }
@@ -169,6 +172,12 @@ impl<'a> Line<'_, 'a> {
             "status" => self.status()?,
             "assistant_done" => {
                 EventKind::SayingDone { message: name(self.payload::<AssistantDone<'_>>()?.message_id) }
+            }
+            "usage" => EventKind::TurnTaken(Box::new(taken(self.payload()?))),
+            "context_compacted" => {
+                let ContextCompacted { summary, kept_from_seq, tokens_before } = self.payload()?;
+                let (summary, kept_from) = (summary.into_owned(), Seq::new(kept_from_seq));
+                EventKind::Compacted(Box::new(Compaction { summary, kept_from, tokens_before }))
             }
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
             "tool_result" => EventKind::CallSettled(Box::new(self.settlement()?)),
@@ -231,6 +240,11 @@ impl<'a> Line<'_, 'a> {
             text: message.text.into_owned(),
             criteria: message.acceptance_criteria.into_iter().map(criterion).collect(),
             time_limit: message.timeout_ms,
+            budget: message.budget.map_or_else(Budget::default, |budget| Budget {
+                cost: budget.max_cost_micro_usd,
+                turns: budget.max_turns,
+                tokens: budget.max_tokens,
+            }),
             by: message.by.into_owned(),
         })
     }
@@ -349,6 +363,22 @@ fn opening(started: SessionStarted<'_>) -> Opening {
         repo: started.repo.as_deref().map(json),
         metadata: started.metadata.as_deref().map(json),
         name: owned(started.name),
+    }
+}
+
+fn taken(usage: Usage<'_>) -> Taken {
+    let wanted = |item: WantedItem<'_>| Wanted { tool: item.tool_name.into_owned(), args: json(&item.args) };
+    Taken {
+        model: usage.model.into_owned(),
+        used: Used {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cache_read: usage.cache_read_tokens,
+            cache_write: usage.cache_write_tokens,
+            cost: usage.cost_micro_usd,
+        },
+        carry: owned(usage.carry),
+        pending: usage.pending.into_iter().map(wanted).collect(),
     }
 }
 

@@ -338,6 +338,8 @@ fn weight(kind: &EventKind) -> Weight {
         EventKind::Status { .. }
         | EventKind::Thought { .. }
         | EventKind::Said { .. }
+        | EventKind::TurnTaken(_)
+        | EventKind::Compacted(_)
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }

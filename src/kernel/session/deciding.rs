@@ -35,9 +35,8 @@ impl Session {
 
     /// Opens the gate of a call that a provider wants asked about.
     pub(super) fn ask(&mut self, call: CallId, ask: Ask, now: Now, fx: &mut Effects) {
-        let Ask { gate, kind, title, summary, details, needed } = ask;
+        let Ask { gate, kind, title, summary, details, choices, needed } = ask;
         let expires = now.after(self.limits.gate_millis);
-        let choices = Vec::new();
         let question = Question { gate, call, kind, title, summary, details, choices, needed, expires };
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
@@ -103,7 +102,9 @@ impl Session {
     }
 
     fn settle(&mut self, verdict: Verdict, now: Now, fx: &mut Effects) {
-        let call = self.state.gates.get(&verdict.gate).map(|gate| gate.question.call.clone());
+        let question = self.state.gates.get(&verdict.gate).map(|gate| &gate.question);
+        let of_budget = question.is_some_and(|question| question.kind == gate::BUDGET);
+        let call = question.map(|question| question.call.clone());
         let choice = verdict.choice.clone();
         let (decision, by) = (verdict.decision, verdict.by.clone());
         self.record(EventKind::GateSettled(Box::new(verdict)), now, fx);
@@ -111,6 +112,10 @@ impl Session {
         let Some(call) = call.and_then(|call| calls?.get(&call)) else { return };
         let intention = call.intention.clone();
         match (decision, call.stage) {
+            // Nothing was forbidden: what was given is used up.
+            (Decision::Deny, Stage::Intended) if of_budget => {
+                self.stop(Outcome::Failed, gate::BUDGET.to_owned(), &by, now, fx);
+            }
             (Decision::Deny, Stage::Intended | Stage::Started) => {
                 self.stop(Outcome::Denied, "denied".to_owned(), &by, now, fx);
             }

@@ -7,10 +7,11 @@ use super::{Queue, Session};
 use crate::kernel::command::Openness;
 use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
-    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport, Settlement,
+    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport,
+    Settlement, Taken,
 };
 use crate::kernel::id::{GateId, RunId};
-use crate::kernel::state::{Call, Run, Stage};
+use crate::kernel::state::{Call, Run, Stage, State};
 use crate::kernel::time::Now;
 
 impl Session {
@@ -38,6 +39,8 @@ impl Session {
             Report::Thought(text) => self.record(EventKind::Thought { text }, now, fx),
             Report::Said(text) => self.record(EventKind::Said { text }, now, fx),
             Report::SayingDone(message) => self.record(EventKind::SayingDone { message }, now, fx),
+            Report::Taken(taken) => self.taken(*taken, now, fx),
+            Report::Compacted(compaction) => self.record(EventKind::Compacted(compaction), now, fx),
             Report::TurnDone => {
                 self.turn = None;
                 self.advance(fx);
@@ -67,6 +70,8 @@ impl Session {
             Report::Call(request) => request.intention.purpose == Purpose::Work,
             Report::Status { .. }
             | Report::Thought(_)
+            | Report::Taken(_)
+            | Report::Compacted(_)
             | Report::TurnDone
             | Report::Warned { .. }
             | Report::Output { .. }
@@ -74,7 +79,19 @@ impl Session {
             | Report::Finished(_)
             | Report::Stopped { .. } => false,
         };
-        begins && self.turn.is_some_and(|heard| run.steers.len() > heard)
+        begins && self.has_more_to_hear(run)
+    }
+
+    /// Tells whether something was said into the run since the provider was given its turn.
+    fn has_more_to_hear(&self, run: &Run) -> bool {
+        self.turn.is_some_and(|heard| run.steers.len() > heard)
+    }
+
+    fn taken(&mut self, mut taken: Taken, now: Now, fx: &mut Effects) {
+        if self.state.run.as_ref().is_some_and(|run| self.has_more_to_hear(run)) {
+            taken.pending.clear();
+        }
+        self.record(EventKind::TurnTaken(Box::new(taken)), now, fx);
     }
 
     /// Goes on with a run that a restart interrupted.
@@ -127,7 +144,7 @@ impl Session {
         }
         let Some(finish) = &self.finish else {
             self.turn = Some(run.steers.len());
-            return fx.turn(next_turn(run));
+            return fx.turn(next_turn(run, &self.state));
         };
         let next = run.criteria.get(run.checks.len());
         match next.filter(|_| finish.outcome == Outcome::Success) {
@@ -241,7 +258,7 @@ impl Session {
     }
 }
 
-fn next_turn(run: &Run) -> Turn {
+fn next_turn(run: &Run, state: &State) -> Turn {
     Turn {
         run: run.id.clone(),
         text: run.text.clone(),
@@ -249,6 +266,10 @@ fn next_turn(run: &Run) -> Turn {
         steers: run.steers.clone(),
         done: run.done,
         last: run.last.clone(),
+        budget: run.budget,
+        spent: run.spent,
+        context_from: state.context_from,
+        last_seq: state.last_seq,
     }
 }
 

@@ -93,6 +93,7 @@ fn begin(item: &Item) -> Next {
                 title: "Approve command".to_owned(),
                 summary: command.clone(),
                 details: args.clone(),
+                choices: Vec::new(),
             });
             Next::Call { tool: "sandbox_exec", args, question }
         }
@@ -103,6 +104,7 @@ fn begin(item: &Item) -> Next {
                 title: format!("Approve writing {path}"),
                 summary: format!("write {} bytes to {path}", content.len()),
                 details: args.clone(),
+                choices: Vec::new(),
             });
             Next::Call { tool: "sandbox_write_file", args, question }
         }
@@ -174,8 +176,9 @@ fn failed(kind: &str, message: &str) -> Finish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::event::Steering;
-    use crate::kernel::id::{CallId, Fingerprint, MessageId, RunId};
+    use crate::kernel::event::{Budget, Steering};
+    use crate::kernel::id::{CallId, Fingerprint, MessageId, RunId, Seq};
+    use crate::kernel::state::Spent;
 
     #[test]
     fn the_plan_is_walked_by_what_is_done() {
@@ -237,7 +240,18 @@ mod tests {
             fault: None,
         });
         let (run, message) = (RunId::new("r"), MessageId::new("m"));
-        Turn { run, text: text.into(), message, steers: Vec::new(), done, last }
+        Turn {
+            run,
+            text: text.into(),
+            message,
+            steers: Vec::new(),
+            done,
+            last,
+            budget: Budget::default(),
+            spent: Spent::default(),
+            context_from: Seq::ZERO,
+            last_seq: Seq::ZERO,
+        }
     }
 
     fn steering(text: &str) -> Steering {

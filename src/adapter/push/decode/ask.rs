@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kernel::event::{Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
 /// What is asked of the daemon.
@@ -165,6 +165,8 @@ pub struct Prompt {
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
     pub time_limit: Option<u64>,
+    /// What the run may use before somebody is asked.
+    pub budget: Budget,
     /// The environment of the user.
     pub environment: Option<Environment>,
 }

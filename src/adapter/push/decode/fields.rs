@@ -61,6 +61,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Reads an amount above zero, in millionths.
+    pub(super) fn millionths(&self, name: &str) -> Result<Option<u64>, Problem> {
+        const EXPECTED: &str = "an amount above zero";
+        let Some(amount) = self.value::<f64>(name, EXPECTED)? else { return Ok(None) };
+        let millionths = (amount * 1e6).round();
+        if !(1.0..=MOST_MILLIONTHS).contains(&millionths) {
+            return Err(self.fault(name, Fault::Type { expected: EXPECTED }));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was just bounded")]
+        Ok(Some(millionths as u64))
+    }
+
     /// Reads how many entries a page may have; more than `most` are never given.
     pub(super) fn page(&self, name: &str, default: u32, most: u32) -> Result<u32, Problem> {
         let asked = self.positive(name)?.unwrap_or(u64::from(default));
@@ -167,6 +179,9 @@ impl<'a> Fields<'a> {
         format!("{}.{name}", self.at)
     }
 }
+
+/// A thousand million whole ones: beyond, a float does not count them one by one.
+const MOST_MILLIONTHS: f64 = 1e15;
 
 /// Reads a text of at most `bound`.
 pub(super) fn read_text(raw: Option<&RawValue>, bound: Bound) -> Result<Option<String>, Fault> {

@@ -7,7 +7,7 @@ use super::ask::{Ask, Attach, Decide, Prompt, SessionAsk, StartSession, Token};
 use super::fields::Fields;
 use super::problem::{Bound, Fault, Problem};
 use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
-use crate::kernel::event::{Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
 
 /// Reads what a request asks for, with the session that it names.
@@ -165,7 +165,17 @@ impl Reader<'_, '_> {
                 .map(|(at, item)| self.criterion(at, item))
                 .collect::<Result<_, _>>()?,
             time_limit: self.fields.positive("timeoutMs")?,
+            budget: self.budget()?,
             environment: self.fields.environment(self.limits)?,
+        })
+    }
+
+    fn budget(&self) -> Result<Budget, Problem> {
+        let budget = self.fields.inner("budget")?;
+        Ok(Budget {
+            cost: budget.millionths("maxCostUsd")?,
+            turns: budget.positive("maxTurns")?,
+            tokens: budget.positive("maxTokens")?,
         })
     }
 

@@ -7,15 +7,15 @@ use serde_json::value::RawValue;
 use super::{Head, json};
 use crate::adapter::push::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
-    CriterionItem, EventsLost, Failure, Headless, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
-    SessionRenamed, SessionStarted, Status, StoppingItem, StructuredError, ToolCall, ToolResult, UserMessage,
-    Warning,
+    BudgetItem, ContextCompacted, CriterionItem, EventsLost, Failure, Headless, MessageUnqueued, RunComplete,
+    RunRecovered, SessionEnded, SessionRenamed, SessionStarted, Status, StoppingItem, StructuredError,
+    ToolCall, ToolResult, Usage, UserMessage, WantedItem, Warning,
 };
 use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
 use crate::adapter::push::wire::{Raw, raw, some_text, text};
 use crate::kernel::event::{
-    Criterion, Decision, Ending, EventKind, Intention, Message, Opening, OutputStream, Purpose, Question,
-    RunReport, Settlement, Steering, Verdict,
+    Budget, Compaction, Criterion, Decision, Ending, EventKind, Intention, Message, Opening, OutputStream,
+    Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
 };
 use crate::kernel::id::{Fingerprint, GateId, RunId};
 
@@ -43,6 +43,8 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
             head.put("status", out, &status(source, phase, detail.as_deref())),
         EventKind::SayingDone { message } =>
             head.put("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
+        EventKind::TurnTaken(taken) => head.put("usage", out, &usage(taken)),
+        EventKind::Compacted(compaction) => head.put("context_compacted", out, &compacted(compaction)),
         EventKind::CallIntended(intention) => head.put("tool_call", out, &tool_call(intention)),
         EventKind::CallStarted { call, tool } => {
             let plain = status("orchestrator", "Executing tool...", Some(tool));
@@ -164,6 +166,7 @@ fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMess
         fingerprint: hex(message.fingerprint).into(),
         acceptance_criteria: message.criteria.iter().map(criterion).collect(),
         timeout_ms: message.time_limit,
+        budget: budget(&message.budget),
         delivery: None,
         queued_run_id: queued.map(|run| text(run.as_str())),
     }
@@ -177,8 +180,43 @@ fn steered(steering: &Steering) -> UserMessage<'_> {
         fingerprint: hex(steering.fingerprint).into(),
         acceptance_criteria: Vec::new(),
         timeout_ms: None,
+        budget: None,
         delivery: Some(DeliveryWord::Steer),
         queued_run_id: None,
+    }
+}
+
+fn budget(budget: &Budget) -> Option<BudgetItem> {
+    let Budget { cost, turns, tokens } = *budget;
+    (*budget != Budget::default()).then_some(BudgetItem {
+        max_cost_micro_usd: cost,
+        max_turns: turns,
+        max_tokens: tokens,
+    })
+}
+
+fn usage(taken: &Taken) -> Usage<'_> {
+    Usage {
+        model: text(&taken.model),
+        input_tokens: taken.used.input,
+        output_tokens: taken.used.output,
+        cache_read_tokens: taken.used.cache_read,
+        cache_write_tokens: taken.used.cache_write,
+        cost_micro_usd: taken.used.cost,
+        carry: some_text(taken.carry.as_ref()),
+        pending: taken.pending.iter().map(wanted).collect(),
+    }
+}
+
+fn wanted(wanted: &Wanted) -> WantedItem<'_> {
+    WantedItem { tool_name: text(&wanted.tool), args: raw(&wanted.args) }
+}
+
+fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
+    ContextCompacted {
+        summary: text(&compaction.summary),
+        kept_from_seq: compaction.kept_from.number(),
+        tokens_before: compaction.tokens_before,
     }
 }
 

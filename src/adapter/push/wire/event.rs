@@ -75,9 +75,41 @@ payloads! {
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        budget: Option<BudgetItem>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         delivery: Option<DeliveryWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         queued_run_id: Option<Text<'a>>,
+    }
+
+    /// `usage`
+    struct Usage<'a> {
+        model: Text<'a>,
+        input_tokens: u64,
+        output_tokens: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        cache_read_tokens: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        cache_write_tokens: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost_micro_usd: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        carry: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pending: Vec<WantedItem<'a>>,
+    }
+
+    /// A tool that a provider wants used later.
+    struct WantedItem<'a> {
+        tool_name: Text<'a>,
+        args: Raw<'a>,
+    }
+
+    /// `context_compacted`
+    struct ContextCompacted<'a> {
+        summary: Text<'a>,
+        kept_from_seq: u64,
+        tokens_before: u64,
     }
 
     /// A check that must pass after the run.
@@ -242,6 +274,18 @@ payloads! {
     }
 }
 
+/// What a run may use before somebody is asked.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::adapter::push) struct BudgetItem {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::adapter::push) max_cost_micro_usd: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::adapter::push) max_turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::adapter::push) max_tokens: Option<u64>,
+}
+
 /// `run_recovered`
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::adapter::push) struct RunRecovered {
@@ -266,6 +310,10 @@ pub(in crate::adapter::push) struct Headless {
 
 const fn one() -> u32 {
     1
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 const fn is_one(number: &u32) -> bool {

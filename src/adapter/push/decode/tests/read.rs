@@ -1,7 +1,7 @@
 //! What is understood.
 
 use super::*;
-use crate::kernel::event::{Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
 
 #[test]
@@ -95,7 +95,7 @@ fn attach_and_resume_ask_for_the_same() {
 
 #[test]
 fn messages_carry_their_criteria() {
-    let fields = r#","clientMessageId":"m","text":"a\u00e4\n","timeoutMs":5,"acceptanceCriteria":[
+    let fields = r#","clientMessageId":"m","text":"a\u00e4\n","timeoutMs":5,"budget":{"maxCostUsd":1.5,"maxTurns":7,"maxTokens":900},"acceptanceCriteria":[
 {"id":"build","check":"make","exitCode":-1,"description":"builds"},{"check":"true"}]"#
         .replace('\n', "");
     let expected = Prompt {
@@ -111,6 +111,7 @@ fn messages_carry_their_criteria() {
             Criterion { id: "check-2".into(), check: "true".into(), exit_code: 0, description: None },
         ],
         time_limit: Some(5),
+        budget: Budget { cost: Some(1_500_000), turns: Some(7), tokens: Some(900) },
         environment: None,
     };
     assert_eq!(of_session("send_user_message", &fields), SessionAsk::Prompt(Box::new(expected.clone())));

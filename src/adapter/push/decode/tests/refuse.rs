@@ -53,6 +53,21 @@ fn a_bad_field_is_refused_by_its_name() {
         ),
         (
             "send_user_message",
+            message("budget", r#"{"maxCostUsd":0}"#),
+            "payload.budget.maxCostUsd: must be an amount above zero",
+        ),
+        (
+            "send_user_message",
+            message("budget", r#"{"maxCostUsd":1e99}"#),
+            "payload.budget.maxCostUsd: must be an amount above zero",
+        ),
+        (
+            "send_user_message",
+            message("budget", r#"{"maxTurns":1.5}"#),
+            "payload.budget.maxTurns: must be a whole number above zero",
+        ),
+        (
+            "send_user_message",
             message("acceptanceCriteria", "{}"),
             "payload.acceptanceCriteria: must be a list",
         ),
