@@ -3,8 +3,22 @@
 //! A provider is asked for one turn at a time and told journaled facts alone, so that it can be asked again after a
 //! restart. It reports what it says and which tools it wants used, and does nothing itself.
 
+mod anthropic;
+pub mod breaker;
+mod complaint;
+pub mod dialect;
+pub mod error;
+pub mod limits;
+mod lines;
+pub mod model;
+mod ollama;
+mod openai;
 pub mod playbook;
 mod reports;
+pub mod retry;
+#[cfg(test)]
+mod samples;
+mod turn;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,0 +1,251 @@
+//! A request as the messages API wants it, with marks for its cache.
+
+use serde_json::{Value, json};
+
+use crate::provider::dialect::arguments;
+use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted};
+
+/// Writes the body of a request.
+///
+/// The server keeps what it has read up to a mark: the tools, the system text, and the conversation up to the last two
+/// messages of the user, so that the next turn finds the one before.
+pub(in crate::provider) fn body(request: &Request) -> Value {
+    let mut messages = messages(&request.entries);
+    let mut marks = MARKS;
+    for message in messages.iter_mut().rev().filter(|message| message["role"] == "user") {
+        if marks > 0
+            && let Some(block) = message["content"].as_array_mut().and_then(|blocks| blocks.last_mut())
+        {
+            mark(block);
+            marks -= 1;
+        }
+    }
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    if let Some(last) = tools.last_mut() {
+        mark(last);
+    }
+    let mut body = json!({ "model": request.model, "messages": messages, "stream": true });
+    if !request.system.is_empty() {
+        let mut system = json!({ "type": "text", "text": request.system });
+        mark(&mut system);
+        body["system"] = json!([system]);
+    }
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
+    }
+    limit(&mut body, request);
+    body
+}
+
+/// Sets how many tokens may be produced and how many of them for thinking, in the terms that the model knows.
+fn limit(body: &mut Value, request: &Request) {
+    let tokens = request.max_tokens.unwrap_or(DEFAULT_TOKENS);
+    body["max_tokens"] = tokens.into();
+    let (effort, budget) = match request.thinking {
+        Thinking::Usual => return,
+        Thinking::Off => return,
+        Thinking::Low => ("low", 2_048),
+        Thinking::Medium => ("medium", 8_192),
+        Thinking::High => ("high", 24_576),
+    };
+    if thinking_was_lost(&request.entries) {
+        return;
+    }
+    if !takes_budget(&request.model) {
+        body["thinking"] = json!({ "type": "adaptive", "display": "summarized" });
+        body["output_config"] = json!({ "effort": effort });
+    } else if request.max_tokens.is_none() {
+        body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
+        body["max_tokens"] = (tokens + budget).into();
+    } else if tokens > 2 * LEAST_BUDGET {
+        // The budget is a part of the limit, and some of it must be left for the answer.
+        body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget.min(tokens / 2) });
+    }
+}
+
+/// Returns whether the model is one of the older ones, which are told a number of tokens.
+fn takes_budget(model: &str) -> bool {
+    let older = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-2025"];
+    older.iter().any(|part| model.contains(part)) || model.ends_with("-4")
+}
+
+/// Returns whether the calls that wait for this turn came without the thinking that led to them.
+///
+/// The server refuses to think on in the middle of a turn whose beginning it is not shown.
+fn thinking_was_lost(entries: &[Entry]) -> bool {
+    let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User(_))).map_or(0, |at| at + 1);
+    entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
+        Entry::Assistant { carry, said: _, calls } => {
+            !calls.is_empty() && carry.as_deref().and_then(super::read::blocks_of).is_none()
+        }
+        Entry::User(_) => false,
+        Entry::Result { .. } => false,
+    })
+}
+
+fn messages(entries: &[Entry]) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    for entry in entries {
+        let (role, blocks) = match entry {
+            Entry::User(text) => ("user", text_block(text)),
+            Entry::Assistant { carry, said, calls } => {
+                ("assistant", assistant(carry.as_deref(), said, calls))
+            }
+            Entry::Result { id, tool: _, text, outcome } => ("user", vec![result(id, text, *outcome)]),
+        };
+        match messages.last_mut().filter(|last| last["role"] == role) {
+            // The results of one turn must stand in one message, and what the user adds may stand there too.
+            Some(last) => {
+                if let Some(content) = last["content"].as_array_mut() {
+                    content.extend(blocks);
+                }
+            }
+            None if blocks.is_empty() => {}
+            None => messages.push(json!({ "role": role, "content": blocks })),
+        }
+    }
+    messages
+}
+
+fn assistant(carry: Option<&str>, said: &str, calls: &[Wanted]) -> Vec<Value> {
+    let mut blocks = carry.and_then(super::read::blocks_of).unwrap_or_default();
+    blocks.extend(text_block(said));
+    blocks.extend(calls.iter().map(|call| {
+        json!({ "type": "tool_use", "id": safe_id(&call.id), "name": call.tool, "input": arguments(&call.args) })
+    }));
+    blocks
+}
+
+/// A text of nothing but white space is refused, so it is left out.
+fn text_block(text: &str) -> Vec<Value> {
+    if text.trim().is_empty() { Vec::new() } else { vec![json!({ "type": "text", "text": text })] }
+}
+
+fn result(id: &str, text: &str, outcome: Outcome) -> Value {
+    let mut block = json!({ "type": "tool_result", "tool_use_id": safe_id(id), "content": text });
+    match outcome {
+        Outcome::Fine => {}
+        Outcome::Failed => block["is_error"] = true.into(),
+    }
+    block
+}
+
+/// Names of calls that another server gave may hold what this one refuses.
+fn safe_id(id: &str) -> String {
+    let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    id.chars().map(safe).collect()
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema })
+}
+
+fn mark(block: &mut Value) {
+    block["cache_control"] = json!({ "type": "ephemeral" });
+}
+
+/// How many marks the conversation gets; the server takes four, and tools and system text have one each.
+const MARKS: usize = 2;
+/// How many tokens may be produced when nobody says; the server wants a number.
+const DEFAULT_TOKENS: u32 = 16_384;
+/// The smallest budget for thinking that the server takes.
+const LEAST_BUDGET: u32 = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::samples;
+
+    #[test]
+    fn a_conversation_is_written_as_messages_with_marks_for_the_cache() {
+        let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
+        let carry = json!({ "anthropic": [thinking] }).to_string();
+        let cached = json!({ "type": "ephemeral" });
+        assert_eq!(
+            body(&samples::conversation(Some(carry))),
+            json!({
+                "model": "m",
+                "stream": true,
+                "max_tokens": 100,
+                "system": [{ "type": "text", "text": "Be brief.", "cache_control": cached }],
+                "tools": [{ "name": "look", "description": "Looks.", "input_schema": { "type": "object" }, "cache_control": cached }],
+                "messages": [
+                    { "role": "user", "content": [{ "type": "text", "text": "look", "cache_control": cached }] },
+                    { "role": "assistant", "content": [
+                        thinking,
+                        { "type": "text", "text": "Looking." },
+                        { "type": "tool_use", "id": "c1", "name": "look", "input": { "at": 1 } },
+                        { "type": "tool_use", "id": "c2", "name": "look", "input": { "invalid_arguments": "{oops" } },
+                    ] },
+                    { "role": "user", "content": [
+                        { "type": "tool_result", "tool_use_id": "c1", "content": "a cat" },
+                        { "type": "tool_result", "tool_use_id": "c2", "content": "bad arguments", "is_error": true },
+                        { "type": "text", "text": "and?", "cache_control": cached },
+                    ] },
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn empty_texts_and_strange_names_are_made_acceptable() {
+        let mut request = samples::question(" ");
+        let calls = vec![Wanted { id: "functions.look:0".into(), tool: "look".into(), args: "{}".into() }];
+        request.entries.push(Entry::Assistant { carry: None, said: "\n".into(), calls });
+        assert_eq!(
+            body(&request)["messages"],
+            json!([{ "role": "assistant", "content": [
+                { "type": "tool_use", "id": "functions_look_0", "name": "look", "input": {} },
+            ] }])
+        );
+    }
+
+    #[test]
+    fn how_much_to_think_is_said_in_the_model_s_own_terms() {
+        let limits = |model: &str, thinking, max_tokens| {
+            let request = Request { model: model.into(), thinking, max_tokens, ..samples::question("hi") };
+            let body = body(&request);
+            (body["max_tokens"].clone(), body["thinking"].clone(), body["output_config"].clone())
+        };
+        let budget = |tokens: u32| json!({ "type": "enabled", "budget_tokens": tokens });
+        let adaptive = json!({ "type": "adaptive", "display": "summarized" });
+        for (model, thinking, tokens, expected) in [
+            ("claude-opus-4-7", Thinking::Usual, None, (json!(16_384), Value::Null, Value::Null)),
+            ("claude-opus-4-7", Thinking::Off, Some(9), (json!(9), Value::Null, Value::Null)),
+            (
+                "claude-opus-4-7",
+                Thinking::High,
+                Some(9),
+                (json!(9), adaptive.clone(), json!({ "effort": "high" })),
+            ),
+            ("claude-sonnet-4-5", Thinking::Low, None, (json!(18_432), budget(2_048), Value::Null)),
+            (
+                "claude-sonnet-4-20250514",
+                Thinking::High,
+                Some(8_000),
+                (json!(8_000), budget(4_000), Value::Null),
+            ),
+            ("claude-opus-4", Thinking::High, Some(1_000), (json!(1_000), Value::Null, Value::Null)),
+            ("claude-sonnet-5", Thinking::Low, None, (json!(16_384), adaptive, json!({ "effort": "low" }))),
+        ] {
+            assert_eq!(limits(model, thinking, tokens), expected, "{model} {thinking:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_whose_thinking_was_lost_goes_on_without_any() {
+        let carry = json!({ "anthropic": [{ "type": "redacted_thinking", "data": "x" }] }).to_string();
+        let thinks = |carry: Option<String>, user_spoke: Option<()>| {
+            let mut request = Request { thinking: Thinking::High, ..samples::conversation(carry) };
+            if user_spoke.is_none() {
+                request.entries.pop();
+            }
+            request.max_tokens = None;
+            body(&request).get("thinking").is_some()
+        };
+        assert!(thinks(Some(carry), None));
+        assert!(!thinks(None, None));
+        assert!(!thinks(Some(r#"{"openai":{}}"#.to_owned()), None), "another dialect's is none of ours");
+        assert!(thinks(None, Some(())), "the user has spoken since");
+    }
+}

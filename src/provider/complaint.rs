@@ -1,0 +1,248 @@
+//! What a server says is wrong, in whatever shape it says it, and which kind of failure that is.
+
+use serde_json::Value;
+
+use super::error::{Kind, ModelError, excerpt};
+
+/// A server's own words about a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Complaint {
+    /// The HTTP status, or the number that an answer names in its place.
+    pub(super) status: Option<u16>,
+    /// Its words for programs: type and code.
+    words: Vec<String>,
+    /// Its sentence for people; may be empty.
+    pub(super) message: String,
+}
+
+impl Complaint {
+    /// Reads the body of an answer that failed with `status`; a body that is no JSON has no words.
+    pub(super) fn of_body(status: u16, body: &[u8]) -> Self {
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = value.get("error").unwrap_or(&value);
+        Self { status: Some(status), ..Self::of_error(error) }
+    }
+
+    /// Reads an error object, or the text that some servers have in its place.
+    pub(super) fn of_error(error: &Value) -> Self {
+        let mut complaint = Self::default();
+        if let Some(text) = error.as_str() {
+            text.clone_into(&mut complaint.message);
+        }
+        for field in ["type", "code", "status"] {
+            match error.get(field) {
+                Some(Value::String(word)) => complaint.words.push(word.to_ascii_lowercase()),
+                Some(Value::Number(number)) => {
+                    complaint.status = number.as_u64().and_then(|number| u16::try_from(number).ok());
+                }
+                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {}
+            }
+        }
+        for field in ["message", "detail"] {
+            if let Some(text) = error.get(field).and_then(Value::as_str)
+                && complaint.message.is_empty()
+            {
+                text.clone_into(&mut complaint.message);
+            }
+        }
+        complaint
+    }
+
+    /// Returns which kind of failure it is.
+    pub(super) fn kind(&self) -> Kind {
+        self.by_words().or_else(|| self.by_sentence()).or_else(|| self.by_status()).unwrap_or(Kind::Failed)
+    }
+
+    /// Makes it an error that came in the middle of an answer.
+    pub(super) fn in_answer(&self) -> ModelError {
+        let said = if self.message.is_empty() { self.words.join(", ") } else { self.message.clone() };
+        let message =
+            format!("the server reported an error in its answer: {}", excerpt(&said, SENTENCE_BYTES));
+        ModelError::new(self.kind(), message).with_detail(&said)
+    }
+
+    fn by_words(&self) -> Option<Kind> {
+        self.words.iter().find_map(|word| {
+            let (_, kind) = WORDS.iter().find(|(known, _)| known == word)?;
+            Some(*kind)
+        })
+    }
+
+    fn by_sentence(&self) -> Option<Kind> {
+        if self.status.is_some_and(|status| !matches!(status, 400..=499) || matches!(status, 401 | 403 | 429))
+        {
+            return None;
+        }
+        let sentence = self.message.to_ascii_lowercase();
+        let holds = |part: &&str| sentence.contains(part);
+        if TOO_LONG.iter().any(|part| holds(&part)) {
+            Some(Kind::ContextTooLong)
+        } else if sentence.contains("credit balance") {
+            Some(Kind::OutOfCredit)
+        } else if sentence.contains("model") && NOT_FOUND.iter().any(|part| holds(&part)) {
+            Some(Kind::ModelNotFound)
+        } else {
+            None
+        }
+    }
+
+    const fn by_status(&self) -> Option<Kind> {
+        let Some(status) = self.status else { return None };
+        Some(match status {
+            401 | 403 => Kind::Unauthorized,
+            402 => Kind::OutOfCredit,
+            // The server gave up waiting for the request, or for somebody else.
+            408 | 409 | 425 => Kind::Failed,
+            413 => Kind::ContextTooLong,
+            429 => Kind::RateLimited,
+            503 | 529 => Kind::Overloaded,
+            500..=599 => Kind::Failed,
+            _ => Kind::Refused,
+        })
+    }
+}
+
+/// What servers' words for programs mean.
+const WORDS: &[(&str, Kind)] = &[
+    ("context_length_exceeded", Kind::ContextTooLong),
+    ("exceed_context_size_error", Kind::ContextTooLong),
+    ("request_too_large", Kind::ContextTooLong),
+    ("insufficient_quota", Kind::OutOfCredit),
+    ("billing_error", Kind::OutOfCredit),
+    ("invalid_api_key", Kind::Unauthorized),
+    ("authentication_error", Kind::Unauthorized),
+    ("permission_error", Kind::Unauthorized),
+    ("model_not_found", Kind::ModelNotFound),
+    ("rate_limit_error", Kind::RateLimited),
+    ("rate_limit_exceeded", Kind::RateLimited),
+    ("overloaded_error", Kind::Overloaded),
+    ("api_error", Kind::Failed),
+    ("server_error", Kind::Failed),
+    ("timeout_error", Kind::Failed),
+];
+
+/// How servers say in a sentence that the conversation is too long.
+const TOO_LONG: &[&str] = &[
+    "prompt is too long",
+    "maximum context length",
+    "context length exceeded",
+    "context size",
+    "context window",
+    "exceeds the context",
+];
+
+/// How servers say that there is no such model.
+const NOT_FOUND: &[&str] = &["not found", "does not exist", "not exist", "no such", "model:"];
+
+/// How much of a server's sentence is quoted in ours.
+const SENTENCE_BYTES: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_s_way_to_complain_is_understood() {
+        let cases: [(u16, &str, Kind); 27] = [
+            (
+                401,
+                r#"{"error":{"message":"Incorrect API key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+                Kind::Unauthorized,
+            ),
+            (401, "", Kind::Unauthorized),
+            (
+                403,
+                r#"{"type":"error","error":{"type":"permission_error","message":"no"}}"#,
+                Kind::Unauthorized,
+            ),
+            (402, r#"{"error":{"code":402,"message":"Insufficient credits"}}"#, Kind::OutOfCredit),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+                Kind::OutOfCredit,
+            ),
+            (
+                429,
+                r#"{"error":{"message":"Rate limit reached for tokens in this context window","type":"tokens","code":"rate_limit_exceeded"}}"#,
+                Kind::RateLimited,
+            ),
+            (429, "slow down", Kind::RateLimited),
+            (429, r#"{"error":"too many requests within the context window"}"#, Kind::RateLimited),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                413,
+                r#"{"type":"error","error":{"type":"request_too_large","message":"too large"}}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#,
+                Kind::OutOfCredit,
+            ),
+            (400, r#"{"error":"registry.ollama.ai/library/x does not support tools"}"#, Kind::Refused),
+            (404, r#"{"error":"model \"x\" not found, try pulling it first"}"#, Kind::ModelNotFound),
+            (
+                404,
+                r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#,
+                Kind::ModelNotFound,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"The model `x` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#,
+                Kind::ModelNotFound,
+            ),
+            (404, "404 page not found", Kind::Refused),
+            (422, r#"{"detail":"no"}"#, Kind::Refused),
+            (408, "", Kind::Failed),
+            (409, "", Kind::Failed),
+            (500, r#"{"error":"model runner has unexpectedly stopped, context size 4096"}"#, Kind::Failed),
+            (502, "<html>", Kind::Failed),
+            (503, "", Kind::Overloaded),
+            (
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Kind::Overloaded,
+            ),
+            (418, "", Kind::Refused),
+        ];
+        for (status, body, kind) in cases {
+            assert_eq!(Complaint::of_body(status, body.as_bytes()).kind(), kind, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_the_middle_of_an_answer_is_understood_as_well() {
+        let cases = [
+            (r#"{"type":"overloaded_error","message":"Overloaded"}"#, Kind::Overloaded),
+            (r#"{"code":429,"message":"slow down"}"#, Kind::RateLimited),
+            (r#"{"code":502,"message":"upstream"}"#, Kind::Failed),
+            (r#""out of memory""#, Kind::Failed),
+            (r#"{"message":"strange"}"#, Kind::Failed),
+            (r#"{"message":"the maximum context length is reached"}"#, Kind::ContextTooLong),
+            ("null", Kind::Failed),
+        ];
+        for (text, kind) in cases {
+            let error = Complaint::of_error(&serde_json::from_str(text).unwrap()).in_answer();
+            assert_eq!(error.kind, kind, "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A request as Ollama wants it.
+
+use serde_json::{Value, json};
+
+use crate::provider::dialect::{Habits, arguments};
+use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
+
+/// Writes the body of a request.
+pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
+    let mut messages = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(json!({ "role": "system", "content": request.system }));
+    }
+    messages.extend(request.entries.iter().map(message));
+    let mut body = json!({ "model": request.model, "messages": messages, "stream": true });
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(think) = think(request) {
+        body["think"] = think;
+    }
+    if let Some(tokens) = request.max_tokens {
+        body["options"]["num_predict"] = tokens.into();
+    }
+    if let Some(tokens) = habits.context_tokens {
+        body["options"]["num_ctx"] = tokens.into();
+    }
+    body
+}
+
+fn message(entry: &Entry) -> Value {
+    match entry {
+        Entry::User(text) => json!({ "role": "user", "content": text }),
+        Entry::Assistant { carry, said, calls } => {
+            let mut message = json!({ "role": "assistant", "content": said });
+            if let Some(thinking) = carry.as_deref().and_then(super::read::thinking_of) {
+                message["thinking"] = thinking.into();
+            }
+            if !calls.is_empty() {
+                message["tool_calls"] = calls.iter().map(call).collect();
+            }
+            message
+        }
+        Entry::Result { id, tool, text, outcome: _ } => {
+            json!({ "role": "tool", "tool_name": tool, "tool_call_id": id, "content": text })
+        }
+    }
+}
+
+fn call(call: &Wanted) -> Value {
+    json!({ "id": call.id, "function": { "name": call.tool, "arguments": arguments(&call.args) } })
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": tool.schema },
+    })
+}
+
+/// Returns how much to think: one family of models takes a degree, the others a yes or no.
+fn think(request: &Request) -> Option<Value> {
+    let degrees = request.model.contains("gpt-oss");
+    let degree = match request.thinking {
+        Thinking::Usual => return None,
+        Thinking::Off => return Some(false.into()),
+        Thinking::Low => "low",
+        Thinking::Medium => "medium",
+        Thinking::High => "high",
+    };
+    Some(if degrees { degree.into() } else { true.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::samples;
+
+    #[test]
+    fn a_conversation_is_written_as_ollama_reads_it() {
+        let carry = json!({ "ollama": { "thinking": "hm" } }).to_string();
+        let body = body(
+            &samples::conversation(Some(carry)),
+            Habits { context_tokens: Some(32_768), ..Habits::default() },
+        );
+        assert_eq!(
+            body,
+            json!({
+                "model": "m",
+                "stream": true,
+                "options": { "num_predict": 100, "num_ctx": 32_768 },
+                "tools": [{ "type": "function", "function": { "name": "look", "description": "Looks.", "parameters": { "type": "object" } } }],
+                "messages": [
+                    { "role": "system", "content": "Be brief." },
+                    { "role": "user", "content": "look" },
+                    { "role": "assistant", "content": "Looking.", "thinking": "hm", "tool_calls": [
+                        { "id": "c1", "function": { "name": "look", "arguments": { "at": 1 } } },
+                        { "id": "c2", "function": { "name": "look", "arguments": { "invalid_arguments": "{oops" } } },
+                    ] },
+                    { "role": "tool", "tool_name": "look", "tool_call_id": "c1", "content": "a cat" },
+                    { "role": "tool", "tool_name": "look", "tool_call_id": "c2", "content": "bad arguments" },
+                    { "role": "user", "content": "and?" },
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn how_much_to_think_is_said_in_the_model_s_own_terms() {
+        let think = |model: &str, thinking| {
+            think(&Request { model: model.to_owned(), thinking, ..samples::question("hi") })
+        };
+        assert_eq!(think("qwen3", Thinking::Usual), None);
+        assert_eq!(think("qwen3", Thinking::Off), Some(json!(false)));
+        assert_eq!(think("qwen3", Thinking::High), Some(json!(true)));
+        assert_eq!(think("gpt-oss:20b", Thinking::Low), Some(json!("low")));
+    }
+}

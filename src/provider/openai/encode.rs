@@ -1,0 +1,145 @@
+//! A request as servers of chat completions want it.
+
+use serde_json::{Value, json};
+
+use crate::provider::dialect::{Habits, TokenLimit};
+use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
+
+/// Writes the body of a request.
+pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
+    let mut messages = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(json!({ "role": "system", "content": request.system }));
+    }
+    // Thinking goes back with the calls it led to and nothing older: some servers refuse anything else.
+    let asked = request.entries.iter().rposition(|entry| matches!(entry, Entry::User(_))).unwrap_or(0);
+    let age = |at| if at > asked { Age::Current } else { Age::Older };
+    messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, age(at))));
+    let mut body = json!({
+        "model": request.model,
+        "messages": messages,
+        "stream": true,
+        "stream_options": { "include_usage": true },
+    });
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(tokens) = request.max_tokens {
+        let name = match habits.token_limit {
+            TokenLimit::MaxTokens => "max_tokens",
+            TokenLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        body[name] = tokens.into();
+    }
+    if let Some(effort) = effort(request.thinking) {
+        body["reasoning_effort"] = effort.into();
+    }
+    body
+}
+
+/// Whether an entry belongs to the turn under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Older,
+    Current,
+}
+
+fn message(entry: &Entry, age: Age) -> Value {
+    match entry {
+        Entry::User(text) => json!({ "role": "user", "content": text }),
+        Entry::Assistant { carry, said, calls } => {
+            let mut message = json!({ "role": "assistant", "content": said });
+            if !calls.is_empty() {
+                message["tool_calls"] = calls.iter().map(call).collect();
+                if said.is_empty() {
+                    message["content"] = Value::Null;
+                }
+                if let Some((field, thinking)) = carry.as_deref().and_then(super::read::thinking_of)
+                    && age == Age::Current
+                {
+                    message[field] = thinking.into();
+                }
+            }
+            message
+        }
+        Entry::Result { id, tool: _, text, outcome: _ } => {
+            json!({ "role": "tool", "tool_call_id": id, "content": text })
+        }
+    }
+}
+
+fn call(call: &Wanted) -> Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": { "name": call.tool, "arguments": call.args },
+    })
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": tool.schema },
+    })
+}
+
+const fn effort(thinking: Thinking) -> Option<&'static str> {
+    match thinking {
+        Thinking::Usual => None,
+        Thinking::Off => Some("none"),
+        Thinking::Low => Some("low"),
+        Thinking::Medium => Some("medium"),
+        Thinking::High => Some("high"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::samples;
+
+    #[test]
+    fn a_conversation_is_written_as_chat_completions() {
+        let body = body(&samples::conversation(None), Habits::default());
+        assert_eq!(
+            body,
+            json!({
+                "model": "m",
+                "stream": true,
+                "stream_options": { "include_usage": true },
+                "max_tokens": 100,
+                "tools": [{ "type": "function", "function": { "name": "look", "description": "Looks.", "parameters": { "type": "object" } } }],
+                "messages": [
+                    { "role": "system", "content": "Be brief." },
+                    { "role": "user", "content": "look" },
+                    { "role": "assistant", "content": "Looking.", "tool_calls": [
+                        { "id": "c1", "type": "function", "function": { "name": "look", "arguments": "{\"at\":1}" } },
+                        { "id": "c2", "type": "function", "function": { "name": "look", "arguments": "{oops" } },
+                    ] },
+                    { "role": "tool", "tool_call_id": "c1", "content": "a cat" },
+                    { "role": "tool", "tool_call_id": "c2", "content": "bad arguments" },
+                    { "role": "user", "content": "and?" },
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn thinking_goes_back_with_the_calls_it_led_to_and_nothing_older() {
+        let carry = json!({ "openai": { "field": "reasoning_content", "text": "hm" } }).to_string();
+        let mut request = samples::conversation(Some(carry));
+        assert_eq!(body(&request, Habits::default())["messages"][2].get("reasoning_content"), None);
+        request.entries.pop();
+        assert_eq!(body(&request, Habits::default())["messages"][2]["reasoning_content"], "hm");
+    }
+
+    #[test]
+    fn the_limit_on_tokens_and_the_effort_have_the_server_s_names() {
+        let request = Request { max_tokens: Some(5), thinking: Thinking::High, ..samples::question("hi") };
+        let habits = Habits { token_limit: TokenLimit::MaxCompletionTokens, ..Habits::default() };
+        let body = body(&request, habits);
+        assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(5), None));
+        assert_eq!(body["reasoning_effort"], "high");
+        assert_eq!(body.get("tools"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Whether and when a question is asked again: pure, with chance passed in.
+//!
+//! It is consulted only as long as nothing of the answer has been passed on: a turn that has begun is not begun again
+//! behind anybody's back.
+
+use std::time::{Duration, SystemTime};
+
+use super::error::{Kind, ModelError};
+
+/// When a question is asked again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// How often it is asked in all; one is never again.
+    pub attempts: u32,
+    /// How long the first pause is, before chance shortens it.
+    pub first_pause: Duration,
+    /// How long a pause may get; each is twice the one before.
+    pub longest_pause: Duration,
+    /// How long a pause the server may ask for; a longer one is not waited for.
+    pub longest_asked: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(16),
+            longest_asked: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Ask again after this time.
+    Wait(Duration),
+    /// Report the error.
+    GiveUp(ModelError),
+}
+
+impl Policy {
+    /// Decides what follows when attempt number `attempt` (from 1 on) failed; `chance` lies between 0 and 1.
+    ///
+    /// A pause is never shorter than half of what the doubling gives, and never shorter than the server asked for.
+    pub fn after(&self, attempt: u32, error: ModelError, chance: f64) -> Decision {
+        if !again(error.kind) || !error.retryable || attempt >= self.attempts {
+            return Decision::GiveUp(error);
+        }
+        let asked = error.retry_after.unwrap_or_default();
+        if asked > self.longest_asked {
+            let message = format!(
+                "{}; it wants to be asked again in {} s, and at most {} s are waited",
+                error.message,
+                asked.as_secs(),
+                self.longest_asked.as_secs()
+            );
+            return Decision::GiveUp(ModelError { message, ..error });
+        }
+        let doubled =
+            self.first_pause.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
+        let pause = doubled.min(self.longest_pause);
+        let jittered = pause.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0));
+        Decision::Wait(jittered.max(asked))
+    }
+}
+
+/// Returns whether a failure of this kind is worth asking again at once.
+const fn again(kind: Kind) -> bool {
+    match kind {
+        Kind::RateLimited => true,
+        Kind::Overloaded => true,
+        Kind::Failed => true,
+        Kind::Unreachable => true,
+        Kind::Cut => true,
+        // Somebody has waited for minutes already.
+        Kind::Silent => false,
+        Kind::NotConfigured => false,
+        Kind::Unauthorized => false,
+        Kind::OutOfCredit => false,
+        Kind::Garbage => false,
+        Kind::Refused => false,
+        Kind::ModelNotFound => false,
+        Kind::ContextTooLong => false,
+        Kind::CircuitOpen => false,
+    }
+}
+
+/// Reads how long a server wants to be left alone: a number of seconds, or a date.
+pub fn asked_pause(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds.max(0.0)).ok();
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_chance_takes_at_most_half() {
+        let policy = Policy { attempts: 9, longest_pause: Duration::from_secs(3), ..Policy::default() };
+        let pauses = |chance| -> Vec<u128> {
+            (1..=5).map(|attempt| waited(policy.after(attempt, failed(), chance)).as_millis()).collect()
+        };
+        assert_eq!(pauses(1.0), [500, 1000, 2000, 3000, 3000]);
+        assert_eq!(pauses(0.0), [250, 500, 1000, 1500, 1500]);
+        let endless = Policy { attempts: u32::MAX, ..policy };
+        assert_eq!(waited(endless.after(u32::MAX - 1, failed(), 7.0)), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn the_last_attempt_is_the_last() {
+        let policy = Policy { attempts: 2, ..Policy::default() };
+        assert!(matches!(policy.after(1, failed(), 0.5), Decision::Wait(_)));
+        assert_eq!(policy.after(2, failed(), 0.5), Decision::GiveUp(failed()));
+    }
+
+    #[test]
+    fn only_what_may_help_is_asked_again() {
+        let policy = Policy::default();
+        for kind in Kind::ALL {
+            let expected = matches!(
+                kind,
+                Kind::RateLimited | Kind::Overloaded | Kind::Failed | Kind::Unreachable | Kind::Cut
+            );
+            let decision = policy.after(1, ModelError::new(kind, "x"), 0.5);
+            assert_eq!(matches!(decision, Decision::Wait(_)), expected, "{kind}");
+        }
+        let hopeless = ModelError { retryable: false, ..failed() };
+        assert!(matches!(policy.after(1, hopeless, 0.5), Decision::GiveUp(_)));
+    }
+
+    #[test]
+    fn a_server_is_given_the_time_it_asks_for_but_not_any_time() {
+        let policy = Policy::default();
+        let asking = |seconds| ModelError { retry_after: Some(Duration::from_secs(seconds)), ..failed() };
+        assert_eq!(policy.after(1, asking(60), 0.5), Decision::Wait(Duration::from_secs(60)));
+        assert_eq!(policy.after(1, asking(0), 1.0), Decision::Wait(Duration::from_millis(500)));
+        let Decision::GiveUp(error) = policy.after(1, asking(61), 0.5) else { panic!("it waits") };
+        assert_eq!(error.message, "x; it wants to be asked again in 61 s, and at most 60 s are waited");
+        assert_eq!((error.kind, error.retry_after), (Kind::Failed, Some(Duration::from_secs(61))));
+    }
+
+    #[test]
+    fn a_pause_is_read_from_seconds_and_dates() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
+        let cases = [
+            ("7", Some(7_000)),
+            (" 0 ", Some(0)),
+            ("1.5", Some(1_500)),
+            ("-3", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7_000)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("soon", None),
+            ("", None),
+            ("inf", None),
+            ("NaN", Some(0)),
+        ];
+        for (value, expected) in cases {
+            let millis = asked_pause(value, now).map(|pause| pause.as_millis());
+            assert_eq!(millis, expected, "{value:?}");
+        }
+    }
+
+    fn waited(decision: Decision) -> Duration {
+        match decision {
+            Decision::Wait(pause) => pause,
+            Decision::GiveUp(error) => panic!("gave up: {error}"),
+        }
+    }
+
+    fn failed() -> ModelError {
+        ModelError::new(Kind::Failed, "x")
+    }
+}

@@ -1,0 +1,326 @@
+//! What gathers while an answer is read, whatever its dialect: pieces that are ready, calls that are not yet whole.
+//!
+//! It counts what it is given and refuses an answer that outgrows its limits.
+
+use super::error::{Kind, ModelError};
+use super::limits::TurnLimits;
+use super::model::{Piece, Stop, TurnEnd, Usage, Wanted};
+
+/// An answer under way.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    limits: TurnLimits,
+    /// What made-up names of calls begin with.
+    label: String,
+    pieces: Vec<Piece>,
+    text_bytes: usize,
+    args_bytes: usize,
+    calls: Vec<Building>,
+    passed_on: usize,
+    stop: Option<Stop>,
+    /// What the turn has cost so far.
+    pub(super) usage: Usage,
+    /// What the dialect needs back.
+    pub(super) carry: Option<String>,
+}
+
+/// A call that is being put together.
+#[derive(Debug)]
+struct Building {
+    slot: Option<u64>,
+    id: String,
+    tool: String,
+    args: String,
+}
+
+/// A part of a call, as it came in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part<'a> {
+    /// Which call of the turn, where the server counts them.
+    pub(super) slot: Option<u64>,
+    /// The server's name of the call; may be empty.
+    pub(super) id: &'a str,
+    /// The tool; may be empty.
+    pub(super) tool: &'a str,
+    /// The next part of its arguments.
+    pub(super) args: &'a str,
+}
+
+impl Gathering {
+    /// Starts an answer; made-up names of calls begin with `label`.
+    pub(super) fn new(limits: TurnLimits, label: String) -> Self {
+        Self {
+            limits,
+            label,
+            pieces: Vec::new(),
+            text_bytes: 0,
+            args_bytes: 0,
+            calls: Vec::new(),
+            passed_on: 0,
+            stop: None,
+            usage: Usage::default(),
+            carry: None,
+        }
+    }
+
+    /// Takes a part of the text.
+    pub(super) fn said(&mut self, text: &str) -> Result<(), ModelError> {
+        self.count_text(text)?;
+        let room = self.limits.piece_bytes;
+        match self.pieces.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Said(last)) if last.len() + text.len() <= room => last.push_str(text),
+            Some(Piece::Said(_) | Piece::Thought(_) | Piece::Call(_)) | None => {
+                self.pieces.push(Piece::Said(text.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a part of the thinking.
+    pub(super) fn thought(&mut self, text: &str) -> Result<(), ModelError> {
+        self.count_text(text)?;
+        let room = self.limits.piece_bytes;
+        match self.pieces.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Thought(last)) if last.len() + text.len() <= room => last.push_str(text),
+            Some(Piece::Said(_) | Piece::Thought(_) | Piece::Call(_)) | None => {
+                self.pieces.push(Piece::Thought(text.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a call that is whole.
+    pub(super) fn call(&mut self, id: &str, tool: &str, args: &str) -> Result<(), ModelError> {
+        let slot = u64::try_from(self.calls.len()).ok();
+        self.part(Part { slot, id, tool, args })
+    }
+
+    /// Takes a part of a call.
+    ///
+    /// Servers differ in how they say which call a part belongs to. A part with a name of its own, or a slot of its
+    /// own, begins a call; any other continues one.
+    pub(super) fn part(&mut self, part: Part<'_>) -> Result<(), ModelError> {
+        self.args_bytes = self.args_bytes.saturating_add(part.args.len());
+        if self.args_bytes > self.limits.args_bytes {
+            return Err(too_much("the arguments of its calls have", self.limits.args_bytes));
+        }
+        let at = match self.continued(&part) {
+            Some(at) => at,
+            None => self.begin(&part)?,
+        };
+        if let Some(call) = self.calls.get_mut(at) {
+            if call.id.is_empty() {
+                call.id.push_str(part.id);
+            }
+            if call.tool.is_empty() {
+                call.tool.push_str(part.tool);
+            }
+            call.args.push_str(part.args);
+        }
+        Ok(())
+    }
+
+    /// Passes the calls on, because the model has stopped; of a turn that was too long, the one that was cut is left
+    /// out.
+    pub(super) fn stopped(&mut self, stop: Stop) {
+        let cut = stop == Stop::Length;
+        for call in self.calls.drain(..) {
+            let args = if call.args.trim().is_empty() { "{}".to_owned() } else { call.args };
+            if cut && serde_json::from_str::<serde::de::IgnoredAny>(&args).is_err() {
+                continue;
+            }
+            self.passed_on += 1;
+            let id = if call.id.is_empty() { format!("{}_{}", self.label, self.passed_on) } else { call.id };
+            self.pieces.push(Piece::Call(Wanted { id, tool: call.tool, args }));
+        }
+        self.stop = Some(match stop {
+            // Some servers say that the model is done when it waits for its calls, and the other way round.
+            Stop::Done | Stop::Calls if self.passed_on > 0 => Stop::Calls,
+            Stop::Done | Stop::Calls => Stop::Done,
+            Stop::Length => Stop::Length,
+            Stop::Refused => Stop::Refused,
+            Stop::Other(word) => Stop::Other(word),
+        });
+    }
+
+    /// Takes out what is ready.
+    pub(super) fn take(&mut self, out: &mut Vec<Piece>) {
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.pieces);
+        } else {
+            out.append(&mut self.pieces);
+        }
+    }
+
+    /// Returns whether the model has said why it stopped.
+    pub(super) const fn has_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Returns whether parts of calls wait to become whole.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Returns what is known of the end.
+    pub(super) fn end(&self) -> TurnEnd {
+        let stop = self.stop.clone().unwrap_or_else(|| Stop::Other("unfinished".to_owned()));
+        TurnEnd { stop, usage: self.usage, carry: self.carry.clone() }
+    }
+
+    fn continued(&self, part: &Part<'_>) -> Option<usize> {
+        let named = |call: &Building| !part.id.is_empty() && !call.id.is_empty() && call.id != part.id;
+        match part.slot {
+            Some(_) => {
+                let at = self.calls.iter().rposition(|call| call.slot == part.slot)?;
+                self.calls.get(at).filter(|call| !named(call)).map(|_| at)
+            }
+            None => {
+                let last = self.calls.last()?;
+                let same = if part.id.is_empty() { part.tool.is_empty() } else { part.id == last.id };
+                same.then(|| self.calls.len() - 1)
+            }
+        }
+    }
+
+    fn begin(&mut self, part: &Part<'_>) -> Result<usize, ModelError> {
+        if self.calls.len() >= self.limits.calls {
+            let message = format!("the model wants more than {} tools used in one turn", self.limits.calls);
+            return Err(ModelError::new(Kind::Garbage, message));
+        }
+        self.calls.push(Building {
+            slot: part.slot,
+            id: String::new(),
+            tool: String::new(),
+            args: String::new(),
+        });
+        Ok(self.calls.len() - 1)
+    }
+
+    fn count_text(&mut self, text: &str) -> Result<(), ModelError> {
+        self.text_bytes = self.text_bytes.saturating_add(text.len());
+        if self.text_bytes > self.limits.text_bytes {
+            return Err(too_much("its answer has", self.limits.text_bytes));
+        }
+        Ok(())
+    }
+}
+
+fn too_much(what: &str, bytes: usize) -> ModelError {
+    ModelError::new(Kind::Garbage, format!("the model does not stop: {what} more than {bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TurnLimits =
+        TurnLimits { line_bytes: 64, text_bytes: 16, calls: 2, args_bytes: 12, piece_bytes: 8 };
+
+    #[test]
+    fn text_that_came_together_is_one_piece_up_to_its_limit() {
+        let mut turn = fresh();
+        for text in ["ab", "", "cd", "efghi"] {
+            turn.said(text).unwrap();
+        }
+        turn.thought("x").unwrap();
+        turn.thought("y").unwrap();
+        turn.said("z").unwrap();
+        assert_eq!(taken(&mut turn), ["said abcd", "said efghi", "thought xy", "said z"]);
+        assert_eq!(taken(&mut turn), [""; 0]);
+        turn.said("1").unwrap();
+        assert_eq!(taken(&mut turn), ["said 1"]);
+    }
+
+    #[test]
+    fn text_arguments_and_calls_are_bounded() {
+        let mut turn = fresh();
+        turn.said("12345678").unwrap();
+        turn.thought("12345678").unwrap();
+        assert_eq!(turn.said("x").unwrap_err().kind, Kind::Garbage);
+        let part = |slot, args| Part { slot: Some(slot), args, ..Part::default() };
+        turn.part(part(0, "123456")).unwrap();
+        turn.part(part(1, "123456")).unwrap();
+        assert_eq!(turn.part(part(1, "1")).unwrap_err().kind, Kind::Garbage);
+        let mut turn = fresh();
+        turn.part(part(0, "")).unwrap();
+        turn.part(part(1, "")).unwrap();
+        assert_eq!(turn.part(part(2, "")).unwrap_err().kind, Kind::Garbage);
+    }
+
+    #[test]
+    fn a_part_finds_its_call_however_the_server_names_it() {
+        let part = |slot, id, tool, args| Part { slot, id, tool, args };
+        let cases: [(&str, &[Part<'_>], &[&str]); 6] = [
+            (
+                "by index",
+                &[part(Some(0), "a", "t", ""), part(Some(1), "b", "u", "2"), part(Some(0), "", "", "1")],
+                &["call a t 1", "call b u 2"],
+            ),
+            (
+                "one index for all, names differ",
+                &[part(Some(0), "a", "t", "1"), part(Some(0), "b", "t", "2"), part(Some(0), "b", "", "3")],
+                &["call a t 1", "call b t 23"],
+            ),
+            (
+                "no index, whole calls",
+                &[part(None, "a", "t", "1"), part(None, "b", "t", "2")],
+                &["call a t 1", "call b t 2"],
+            ),
+            (
+                "no index, fragments",
+                &[part(None, "a", "t", "1"), part(None, "", "", "2"), part(None, "a", "t", "3")],
+                &["call a t 123"],
+            ),
+            (
+                "no name at all",
+                &[part(None, "", "t", "1"), part(None, "", "t", "2")],
+                &["call l_1 t 1", "call l_2 t 2"],
+            ),
+            ("no arguments", &[part(Some(0), "a", "t", "")], &["call a t {}"]),
+        ];
+        for (name, parts, expected) in cases {
+            let mut turn = fresh();
+            parts.iter().for_each(|part| turn.part(*part).unwrap());
+            turn.stopped(Stop::Done);
+            assert_eq!(taken(&mut turn), expected, "{name}");
+            assert_eq!(turn.end().stop, Stop::Calls, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_cut_by_the_length_is_left_out() {
+        let mut turn = fresh();
+        turn.part(Part { slot: Some(0), id: "a", tool: "t", args: "{}" }).unwrap();
+        turn.part(Part { slot: Some(1), id: "b", tool: "t", args: "{\"p" }).unwrap();
+        turn.stopped(Stop::Length);
+        assert_eq!(taken(&mut turn), ["call a t {}"]);
+        assert_eq!(turn.end().stop, Stop::Length);
+    }
+
+    #[test]
+    fn a_turn_without_calls_does_not_wait_for_them() {
+        let mut turn = fresh();
+        assert_eq!(turn.end().stop, Stop::Other("unfinished".to_owned()));
+        turn.stopped(Stop::Calls);
+        assert_eq!(turn.end().stop, Stop::Done);
+    }
+
+    fn taken(turn: &mut Gathering) -> Vec<String> {
+        let mut out = Vec::new();
+        turn.take(&mut out);
+        out.into_iter()
+            .map(|piece| match piece {
+                Piece::Said(text) => format!("said {text}"),
+                Piece::Thought(text) => format!("thought {text}"),
+                Piece::Call(call) => format!("call {} {} {}", call.id, call.tool, call.args),
+            })
+            .collect()
+    }
+
+    fn fresh() -> Gathering {
+        Gathering::new(LIMITS, "l".to_owned())
+    }
+}
