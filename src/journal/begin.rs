@@ -13,8 +13,8 @@ use super::files::{self, Ground};
 use super::marks::{Before, Ending, Mark, Marks};
 use super::mend;
 use super::record::{Found, Options};
-use super::{DATABASE, LOG, MARKS, present, schema};
-use crate::kernel::id::Seq;
+use super::{DATABASE, LOG, MARKS, present, row, schema};
+use crate::kernel::id::{Seq, SessionId};
 
 /// What a life begins with.
 pub(super) struct Begun {
@@ -43,6 +43,10 @@ impl Begun {
             files::write_again(handle.as_ref()).map_err(OpenError::io("write", &log))?;
         }
         handle.sync().map_err(OpenError::io("sync", &log))?;
+        if before == Before::Killed {
+            mark_unanswered(connection, &marks).map_err(OpenError::io("write", &path))?;
+        }
+        marks.cover(newest.max(highest));
         // Only now: a life that ended badly must not be forgotten before its consequences are on disk.
         marks.end(Ending::Open).map_err(OpenError::io("write", &path))?;
         for (key, found) in &lost {
@@ -57,6 +61,29 @@ impl Begun {
         let sessions = schema::sessions(connection).map_err(&failed)?;
         Ok(Self { sessions, marks, before, life, chores })
     }
+}
+
+/// Gives sessions their first mark that were killed on their way to their first answer.
+///
+/// Nobody has seen anything of them that is not there, and without a mark they would be taken for shortened ones.
+fn mark_unanswered(connection: &Connection, marks: &Marks) -> io::Result<()> {
+    let Some(marked) = marks.marked_before() else { return Ok(()) };
+    let found: rusqlite::Result<Vec<(i64, String, i64, i64)>> = connection
+        .prepare(
+            "SELECT key, id, reserved, coalesce((SELECT max(last) FROM block WHERE session = key), 0)
+             FROM session WHERE key > ?1",
+        )
+        .and_then(|mut rows| {
+            rows.query_map([marked], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+                .collect()
+        });
+    for (key, session, reserved, reached) in found.map_err(io::Error::other)? {
+        if marks.read(key)?.is_none() {
+            let (seq, reserved) = (Seq::new(row::unsigned(reached)), Seq::new(row::unsigned(reserved)));
+            marks.raise(key, &SessionId::from(session), seq, reserved)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the highest key that any row uses.

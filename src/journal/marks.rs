@@ -8,7 +8,7 @@
 //! the journal was left. A slot that cannot be read is a mark that is not there.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 
 use super::files::RawFile;
 use super::schema;
@@ -22,6 +22,11 @@ pub(super) struct Marks {
     boot: u128,
     /// The schema of the database when it was last left.
     schema_before: Option<i64>,
+    /// The highest key that had a mark when the journal was last left, if that can be told.
+    marked_before: Option<i64>,
+    /// The highest key that has one.
+    marked: AtomicI64,
+    ending: AtomicU8,
     broken: AtomicBool,
 }
 
@@ -76,6 +81,7 @@ impl Marks {
     pub(super) fn open(file: Box<dyn RawFile>, boot: u128, seconds: u64) -> io::Result<(Self, Before)> {
         let header = read_slot(file.as_ref(), 0)?.and_then(|slot| Header::read(&slot));
         let schema_before = header.as_ref().map(|header| header.schema);
+        let marked_before = header.as_ref().and_then(|header| header.marked);
         let life = header.as_ref().map_or(1, |header| header.life.saturating_add(1)).max(seconds);
         let before = match header {
             None => Before::Unsure { since: 0, until: life.saturating_sub(1) },
@@ -85,7 +91,16 @@ impl Marks {
             }
             Some(Header { life, .. }) => Before::Unsure { since: life, until: life },
         };
-        let marks = Self { file, life, boot, schema_before, broken: AtomicBool::new(false) };
+        let marks = Self {
+            file,
+            life,
+            boot,
+            schema_before,
+            marked_before,
+            marked: AtomicI64::new(marked_before.unwrap_or(0)),
+            ending: AtomicU8::new(Ending::Open as u8),
+            broken: AtomicBool::new(false),
+        };
         Ok((marks, before))
     }
 
@@ -97,6 +112,18 @@ impl Marks {
     /// Returns the schema that the database had when it was last opened, if that can be told.
     pub(super) const fn schema_before(&self) -> Option<i64> {
         self.schema_before
+    }
+
+    /// Returns the highest key that had a mark when the journal was last left, if that can be told.
+    ///
+    /// A session with a higher one was killed on its way to its first answer: it has no mark, and has lost none.
+    pub(super) const fn marked_before(&self) -> Option<i64> {
+        self.marked_before
+    }
+
+    /// Says that every key up to this one has a mark, or should have; written with the next [`Self::end`].
+    pub(super) fn cover(&self, key: i64) {
+        self.marked.fetch_max(key, Ordering::Relaxed);
     }
 
     /// Returns the highest key that has a slot.
@@ -147,7 +174,9 @@ impl Marks {
         slot[8..16].copy_from_slice(&seq.number().to_le_bytes());
         slot[16..24].copy_from_slice(&reserved.number().to_le_bytes());
         slot[24..24 + kept].copy_from_slice(&name[..kept]);
-        self.write(key, slot)
+        self.write(key, slot)?;
+        // Afterwards, so that a process that is killed in between has not claimed too much.
+        if self.marked.fetch_max(key, Ordering::Relaxed) < key { self.write_header() } else { Ok(()) }
     }
 
     /// Says that a session is gone for good.
@@ -164,15 +193,23 @@ impl Marks {
 
     /// Says how this life ends, durably.
     pub(super) fn end(&self, ending: Ending) -> io::Result<()> {
+        self.ending.store(ending as u8, Ordering::Relaxed);
+        self.write_header()?;
+        self.file.sync()
+    }
+
+    fn write_header(&self) -> io::Result<()> {
         let mut slot = [0; SLOT];
         slot[4..12].copy_from_slice(MAGIC);
         slot[12] = VERSION;
-        slot[16] = ending as u8;
+        slot[16] = self.ending.load(Ordering::Relaxed);
         slot[24..32].copy_from_slice(&self.life.to_le_bytes());
         slot[32..48].copy_from_slice(&self.boot.to_le_bytes());
         slot[48..56].copy_from_slice(&schema::NEWEST.to_le_bytes());
-        self.write(0, slot)?;
-        self.file.sync()
+        // One more, as zero stands for a header that did not say.
+        let marked = self.marked.load(Ordering::Relaxed).saturating_add(1);
+        slot[56..64].copy_from_slice(&marked.to_le_bytes());
+        self.write(0, slot)
     }
 
     /// Remembers that marks cannot be written; returns whether that is news.
@@ -204,6 +241,7 @@ struct Header {
     life: u64,
     boot: u128,
     schema: i64,
+    marked: Option<i64>,
 }
 
 impl Header {
@@ -219,7 +257,8 @@ impl Header {
         let life = u64::from_le_bytes(slot[24..32].try_into().ok()?);
         let boot = u128::from_le_bytes(slot[32..48].try_into().ok()?);
         let schema = i64::from_le_bytes(slot[48..56].try_into().ok()?);
-        Some(Self { ending, life, boot, schema })
+        let marked = i64::from_le_bytes(slot[56..64].try_into().ok()?).checked_sub(1).filter(|key| *key >= 0);
+        Some(Self { ending, life, boot, schema, marked })
     }
 }
 
