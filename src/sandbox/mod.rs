@@ -9,6 +9,7 @@
 //! nothing from a step which its user may do; it only sees to it that nothing of a step outlives the run.
 
 pub mod files;
+pub mod ground;
 pub mod keeper;
 mod message;
 pub mod output;
