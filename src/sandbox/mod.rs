@@ -15,6 +15,7 @@ mod message;
 pub mod output;
 mod pump;
 mod step;
+pub mod tools;
 mod tree;
 
 #[cfg(unix)]
