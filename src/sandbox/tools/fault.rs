@@ -62,6 +62,8 @@ pub enum FaultKind {
     RedirectedAway,
     /// The answer is no text.
     NotText,
+    /// The arguments held a secret, which is not kept over a restart.
+    SecretNotKept,
     /// The daemon failed.
     Internal,
 }
@@ -98,6 +100,7 @@ impl FaultKind {
             Self::HttpStatus => "HTTP_STATUS",
             Self::RedirectedAway => "REDIRECTED_AWAY",
             Self::NotText => "NOT_TEXT",
+            Self::SecretNotKept => "SECRET_NOT_KEPT",
             Self::Internal => "INTERNAL_ERROR",
         }
     }
@@ -133,6 +136,7 @@ impl FaultKind {
             | Self::HttpStatus
             | Self::RedirectedAway
             | Self::NotText
+            | Self::SecretNotKept
             | Self::Internal => false,
         }
     }

@@ -1,7 +1,5 @@
 //! What to ask before a call is made: what exactly would happen, seen in the workspace as it is.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -11,8 +9,7 @@ use super::edit::{self, Planned};
 use super::fault::Fault;
 use super::request::Request;
 use super::risk::Risk;
-use super::write::check_size;
-use crate::sandbox::ground::GroundError;
+use super::write;
 
 /// What is to be asked before a call is made.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,48 +27,46 @@ pub struct Question {
 }
 
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
-    let (kind, title, summary, details) = match request {
-        Request::Read(args) => {
-            ("read", "Approve reading".to_owned(), args.path.clone(), json!({ "path": args.path }))
-        }
+    let (kind, title, summary, mut details) = parts(request, bench).await?;
+    let risk = request.risk();
+    details["tool"] = request.tool().into();
+    details["risk"] = risk.word().into();
+    Ok(Question { kind, title, summary, details, risk })
+}
+
+/// The kind, the headline, the summary and the particulars.
+type Parts = (&'static str, String, String, Value);
+
+async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
+    let looking =
+        |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
+    Ok(match request {
+        Request::Read(args) => looking("Approve reading", &args.path, json!({ "path": args.path })),
         Request::List(args) => {
             let path = args.path.as_deref().unwrap_or(".");
-            ("read", "Approve listing".to_owned(), path.to_owned(), json!({ "path": path }))
+            looking("Approve listing", path, json!({ "path": path }))
         }
         Request::Search(args) => {
-            let wanted = args.pattern.as_ref().or(args.glob.as_ref()).cloned().unwrap_or_default();
+            let wanted = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
             let details = json!({ "pattern": args.pattern, "glob": args.glob, "path": args.path });
-            ("read", "Approve searching".to_owned(), wanted, details)
+            looking("Approve searching", wanted, details)
         }
-        Request::Status(_) => ("read", "Approve git status".to_owned(), "git status".to_owned(), json!({})),
-        Request::Diff(_) => ("read", "Approve git diff".to_owned(), "git diff".to_owned(), json!({})),
+        Request::Status(_) => looking("Approve git status", "git status", json!({})),
+        Request::Diff(args) => {
+            looking("Approve git diff", "git diff", json!({ "staged": args.staged, "paths": args.paths }))
+        }
         Request::Write(args) => {
-            let (path, content) = (args.path.clone(), args.content.clone().into_bytes());
-            let (title, summary, details) = bench
-                .away(move |site| {
-                    check_size(&path, content.len(), site)?;
-                    let before = match site.ground.content(Path::new(&path), site.limits.file_bytes) {
-                        Ok(before) => Some(before),
-                        Err(GroundError::NotFound { .. }) => None,
-                        Err(error) => return Err(error.into()),
-                    };
-                    Ok(of_files(&[Planned { path, before, after: Some(content) }], site))
-                })
-                .await?;
-            ("write", title, summary, details)
+            let args = args.clone();
+            bench.away(move |site| Ok(of_files(&[write::plan(args, site)?], site))).await?
         }
         Request::Edit(edit) => {
             let edit = edit.clone();
-            let looked = bench.away(move |site| Ok(of_files(&edit::plan(&edit, site)?, site)));
-            let (title, summary, details) = looked.await?;
-            ("write", title, summary, details)
+            bench.away(move |site| Ok(of_files(&edit::plan(&edit, site)?, site))).await?
         }
         Request::Exec(args) => {
-            let details = json!({
-                "command": args.command,
-                "cwd": args.cwd.as_deref().unwrap_or("."),
-                "timeoutSeconds": args.timeout_seconds,
-            });
+            let cwd = args.cwd.as_deref().unwrap_or(".");
+            let details =
+                json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
             ("exec", "Approve command".to_owned(), args.command.clone(), details)
         }
         Request::Commit(args) => {
@@ -79,22 +74,15 @@ pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fau
             let subject = args.message.trim().lines().next().unwrap_or_default().to_owned();
             ("commit", "Approve commit".to_owned(), subject, details)
         }
-        Request::Fetch(args) => (
-            "network",
-            "Approve fetching".to_owned(),
-            format!("GET {}", args.url),
-            json!({ "url": args.url }),
-        ),
-    };
-    let risk = request.risk();
-    let mut details = details;
-    details["tool"] = request.tool().into();
-    details["risk"] = risk.word().into();
-    Ok(Question { kind, title, summary, details, risk })
+        Request::Fetch(args) => {
+            let (summary, details) = (format!("GET {}", args.url), json!({ "url": args.url }));
+            ("network", "Approve fetching".to_owned(), summary, details)
+        }
+    })
 }
 
-/// The headline, the summary and the particulars of a change of files.
-fn of_files(files: &[Planned], site: &Site) -> (String, String, Value) {
+/// The question of a change of files.
+fn of_files(files: &[Planned], site: &Site) -> Parts {
     let (mut insertions, mut deletions) = (0, 0);
     let mut diff = String::new();
     for file in files {
@@ -123,7 +111,7 @@ fn of_files(files: &[Planned], site: &Site) -> (String, String, Value) {
         "path": path, "files": names, "filesChanged": files.len(), "insertions": insertions,
         "deletions": deletions, "bytes": bytes, "diff": diff, "diffTruncated": truncated,
     });
-    (format!("Approve writing {what}"), summary, details)
+    ("write", format!("Approve writing {what}"), summary, details)
 }
 
 /// How many lines a change adds and takes away.
@@ -168,7 +156,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let site = Site::test(dir.path(), Limits::default());
         let file = planned("f", Some("one\ntwo\nthree\n"), Some("one\n2\n2b\nthree\n"));
-        let (title, summary, details) = of_files(&[file], &site);
+        let (_, title, summary, details) = of_files(&[file], &site);
         assert_eq!(title, "Approve writing f");
         assert_eq!(summary, "change f: 2 insertions, 1 deletions");
         let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
@@ -181,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let site = Site::test(dir.path(), Limits { diff_bytes: 30, ..Limits::default() });
         let files = [planned("new", None, Some("a\n")), planned("old", Some("b\n"), None)];
-        let (title, summary, details) = of_files(&files, &site);
+        let (_, title, summary, details) = of_files(&files, &site);
         assert_eq!(title, "Approve writing 2 files");
         assert_eq!(summary, "change 2 files: 1 insertions, 1 deletions");
         assert_eq!(details["files"], json!(["new", "old"]));

@@ -98,6 +98,19 @@ impl Request {
         }
     }
 
+    /// Tells whether the call starts programs, which need the user's environment.
+    pub const fn starts_programs(&self) -> bool {
+        match self {
+            Self::Exec(_) | Self::Status(_) | Self::Diff(_) | Self::Commit(_) => true,
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Fetch(_) => false,
+        }
+    }
+
     /// Returns how much harm the call may do, judged by its tool and its arguments.
     pub fn risk(&self) -> Risk {
         risk::of(self)

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bench::Site;
+use super::edit::Planned;
 use super::fault::{Fault, FaultKind};
+use crate::sandbox::ground::GroundError;
 
 pub(super) const NAME: &str = "sandbox_write_file";
 pub(super) const DESCRIPTION: &str = "Write a whole file of the workspace: a new one, with the directories it needs, or \
@@ -27,6 +29,17 @@ pub(super) fn write(args: &Args, site: &Site) -> Result<String, Fault> {
     let written = site.ground.replace(Path::new(&args.path), args.content.as_bytes())?;
     let verb = if written.created { "created" } else { "replaced" };
     Ok(format!("{verb} {} ({} bytes)", args.path, written.bytes))
+}
+
+/// Works out what would be written, without writing it.
+pub(super) fn plan(args: Args, site: &Site) -> Result<Planned, Fault> {
+    check_size(&args.path, args.content.len(), site)?;
+    let before = match site.ground.content(Path::new(&args.path), site.limits.file_bytes) {
+        Ok(before) => Some(before),
+        Err(GroundError::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Planned { path: args.path, before, after: Some(args.content.into_bytes()) })
 }
 
 /// Refuses a content that is larger than a file may become.
