@@ -42,12 +42,23 @@ pub struct Limits {
     pub step: Duration,
     /// How many bytes of a tool's output its result keeps.
     pub result_bytes: usize,
-    /// How large a file a tool may read.
-    pub read_bytes: usize,
+    /// How many bytes of a file a tool looks through for its lines.
+    pub read_bytes: u64,
+    /// Whether tools may talk to other machines.
+    pub tool_network: ToolNetwork,
     /// How long running work may go on after the daemon was asked to stop.
     pub grace: Duration,
     /// What the journal may hold.
     pub retention: Retention,
+}
+
+/// Whether tools may talk to other machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolNetwork {
+    /// They may not.
+    Off,
+    /// They may, each time after a question.
+    Allowed,
 }
 
 /// What the journal may hold, and how often that is looked at; `None` is no limit.
@@ -94,21 +105,22 @@ impl Default for Limits {
             park_after: Duration::from_secs(60),
             step: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,
-            read_bytes: 1024 * 1024,
+            read_bytes: 64 * 1024 * 1024,
+            tool_network: ToolNetwork::Off,
             grace: Duration::from_secs(10),
             retention: Retention::default(),
         }
     }
 }
 
-/// A variable that sets a limit does not hold a number.
+/// A variable that sets a limit does not hold what it must.
 #[derive(Debug, thiserror::Error)]
-#[error("{variable} must be a number of {unit}, but is {value:?}")]
+#[error("{variable} must be {expected}, but is {value:?}")]
 pub struct LimitError {
     /// Which variable.
     pub variable: &'static str,
-    /// What it counts.
-    pub unit: &'static str,
+    /// What it must hold.
+    pub expected: &'static str,
     /// What it holds.
     pub value: OsString,
 }
@@ -117,7 +129,7 @@ impl Limits {
     /// Returns the defaults, with the times that the environment sets.
     pub fn from_environment(variable: Variable<'_>) -> Result<Self, LimitError> {
         let mut limits = Self::default();
-        let seconds = |name| time(variable, name, "seconds", 1.0);
+        let seconds = |name| time(variable, name, "a number of seconds", 1.0);
         if let Some(park) = seconds("PUSH_PARK_SECONDS")? {
             limits.park_after = park;
         }
@@ -136,8 +148,11 @@ impl Limits {
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);
         }
+        if let Some(network) = network(variable, "PUSH_TOOL_NETWORK")? {
+            limits.tool_network = network;
+        }
         let retention = &mut limits.retention;
-        if let Some(age) = time(variable, "PUSH_KEEP_DAYS", "days", 86_400.0)? {
+        if let Some(age) = time(variable, "PUSH_KEEP_DAYS", "a number of days", 86_400.0)? {
             retention.keep_for = Some(age).filter(|age| !age.is_zero());
         }
         if let Some(most) = bytes(variable, "PUSH_KEEP_BYTES")? {
@@ -159,7 +174,7 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 fn time(
     variable: Variable<'_>,
     name: &'static str,
-    unit: &'static str,
+    expected: &'static str,
     seconds: f64,
 ) -> Result<Option<Duration>, LimitError> {
     let Some(value) = variable(name) else { return Ok(None) };
@@ -167,7 +182,16 @@ fn time(
         Some(count) if (0.0..=1e9).contains(&(count * seconds)) => {
             Ok(Some(Duration::from_secs_f64(count * seconds)))
         }
-        Some(_) | None => Err(LimitError { variable: name, unit, value }),
+        Some(_) | None => Err(LimitError { variable: name, expected, value }),
+    }
+}
+
+fn network(variable: Variable<'_>, name: &'static str) -> Result<Option<ToolNetwork>, LimitError> {
+    let Some(value) = variable(name) else { return Ok(None) };
+    match value.to_str() {
+        Some("allow") => Ok(Some(ToolNetwork::Allowed)),
+        Some("off") => Ok(Some(ToolNetwork::Off)),
+        Some(_) | None => Err(LimitError { variable: name, expected: "allow or off", value }),
     }
 }
 
@@ -175,7 +199,7 @@ fn bytes(variable: Variable<'_>, name: &'static str) -> Result<Option<u64>, Limi
     let Some(value) = variable(name) else { return Ok(None) };
     match value.to_str().and_then(|text| text.parse().ok()) {
         Some(bytes) => Ok(Some(bytes)),
-        None => Err(LimitError { variable: name, unit: "bytes", value }),
+        None => Err(LimitError { variable: name, expected: "a number of bytes", value }),
     }
 }
 
@@ -190,6 +214,17 @@ mod tests {
         let wrong = Limits::from_environment(&|name| (name == "PUSH_STEP_SECONDS").then(|| "soon".into()));
         assert!(wrong.unwrap_err().to_string().contains("PUSH_STEP_SECONDS"));
         assert!(Limits::from_environment(&|_| Some("-1".into())).is_err());
+    }
+
+    #[test]
+    fn the_network_is_off_for_tools_unless_a_variable_allows_it() {
+        assert_eq!(Limits::default().tool_network, ToolNetwork::Off);
+        let set = |value: &'static str| {
+            Limits::from_environment(&move |name| (name == "PUSH_TOOL_NETWORK").then(|| value.into()))
+                .map(|limits| limits.tool_network)
+        };
+        assert_eq!((set("allow").unwrap(), set("off").unwrap()), (ToolNetwork::Allowed, ToolNetwork::Off));
+        assert!(set("1").unwrap_err().to_string().ends_with("must be allow or off, but is \"1\""));
     }
 
     #[test]

@@ -8,12 +8,13 @@
 //! `ps` and `kill`, the second would break `sudo` and every other setuid program. This module therefore keeps
 //! nothing from a step which its user may do; it only sees to it that nothing of a step outlives the run.
 
-pub mod files;
+pub mod ground;
 pub mod keeper;
 mod message;
 pub mod output;
 mod pump;
 mod step;
+pub mod tools;
 mod tree;
 
 #[cfg(unix)]

@@ -3,10 +3,8 @@
 //! The keeper's standard input is a socket: the order goes down, reports come up, and closing it ends everything.
 //! Its standard output and error are the step's own, so that no further descriptor has to be handed over.
 
-use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -126,19 +124,4 @@ impl Pipe {
             }
         }
     }
-}
-
-/// Creates a file that must not exist yet, readable by all as far as the umask allows.
-pub(super) fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)
-}
-
-/// Gives `file` the owner and the mode of the file it is to replace.
-pub(super) fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only root may give files away, or a member of both groups; for everybody else the new owner stands.
-        let _kept = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
-    }
-    file.set_permissions(PermissionsExt::from_mode(old.mode() & 0o7777))
 }

@@ -1,10 +1,9 @@
 //! The executor's place on Windows, where steps are refused with a clear answer.
 //!
 //! Ending a whole tree there takes a job object around the keeper; until that is built, nothing is started which
-//! could not be ended. Files are read and written as everywhere.
+//! could not be ended.
 
 use std::convert::Infallible;
-use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -64,14 +63,4 @@ impl Pipe {
     pub(super) fn read_now(&mut self, _buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0 {}
     }
-}
-
-/// Creates a file that must not exist yet.
-pub(super) fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Gives `file` the permissions of the file it is to replace.
-pub(super) fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
-    file.set_permissions(old.permissions())
 }

@@ -10,14 +10,17 @@ use tracing::{Instrument, debug_span};
 
 use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
+use super::place::Place;
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
 use crate::kernel::event::{Ending, Fault, Intention, Outcome, Purpose, Settlement};
 use crate::kernel::id::{RunId, SessionId};
 use crate::kernel::state::State;
-use crate::provider::{Gone, Mint, Reported, Reports};
+use crate::provider::{Gone, Mint, Reported, Reports, playbook};
 use crate::sandbox::RunTree;
+use crate::sandbox::ground::Reach;
+use crate::sandbox::tools;
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
 
@@ -94,7 +97,7 @@ impl Work {
             Whole::Forgotten => crate::redact::MARKER.to_owned(),
         };
         let args = serde_json::json!({ "command": command }).to_string();
-        let call = async move { reports.call(execute::EXEC, args, Purpose::Check(index), None).await };
+        let call = async move { reports.call(tools::EXEC, args, Purpose::Check(index), None).await };
         self.spawn(run, broken(), call);
     }
 
@@ -110,17 +113,9 @@ impl Work {
         if self.closed {
             return;
         }
-        let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
         let reports = self.reports(run.clone(), memory);
-        let job = Job {
-            intention,
-            args,
-            cwd,
-            environment: memory.environment(),
-            tree: self.active(&run).tree.clone(),
-            limits: self.world.limits,
-            clock: self.world.clock,
-        };
+        let place = self.place(&run, memory, state);
+        let job = Job { intention, args, place, clock: self.world.clock };
         let broken = Report::Settled(Box::new(broken_call(&job.intention)));
         self.spawn(run, broken, execute::execute(job, reports));
     }
@@ -162,6 +157,20 @@ impl Work {
             if let Err(left) = active.tree.stop(limit).await {
                 tracing::warn!(session = %self.session, run = %active.run, %left, "processes are left");
             }
+        }
+    }
+
+    /// Where the tools of a run work.
+    fn place(&mut self, run: &RunId, memory: &Memory, state: &State) -> Place {
+        let opening = state.opening.as_ref();
+        // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
+        let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
+        Place {
+            cwd: opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd)),
+            reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
+            environment: memory.environment(),
+            tree: self.active(run).tree.clone(),
+            limits: self.world.limits,
         }
     }
 

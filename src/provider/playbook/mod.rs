@@ -12,13 +12,16 @@ use crate::kernel::effect::{Finish, Turn};
 use crate::kernel::event::{Ending, Fault, Outcome, Purpose, Settlement};
 use parse::{Item, parse};
 
+/// The name under which sessions choose it.
+pub const NAME: &str = "playbook";
+
 /// The provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Playbook;
 
 impl Provider for Playbook {
     fn name(&self) -> &'static str {
-        "playbook"
+        NAME
     }
 
     fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {

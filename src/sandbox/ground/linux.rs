@@ -1,0 +1,25 @@
+//! Resolving a path beneath a directory, on Linux: the kernel does it in one step, links included.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+
+/// How often a path is resolved anew when something on it was renamed meanwhile.
+const AGAIN: usize = 128;
+
+/// Opens `path`, which may not leave `root`; links inside are followed as long as they stay inside.
+pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    for _ in 0..AGAIN {
+        match openat2(root, path, OpenHow::new().flags(flags).resolve(resolve)) {
+            // The kernel will not say whether `..` stayed inside while somebody renames directories.
+            Err(Errno::EAGAIN) => {}
+            // Kernels before 5.6, and containers that know no such call, do it the long way.
+            Err(Errno::ENOSYS | Errno::EPERM) => return super::name_by_name(root, path, flags),
+            opened => return opened,
+        }
+    }
+    Err(Errno::EAGAIN)
+}

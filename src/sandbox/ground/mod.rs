@@ -1,0 +1,348 @@
+//! The ground that tools stand on: one directory, held open, and the paths that may be reached from it.
+//!
+//! A tool of a model reaches what lies beneath the directory and nothing else, neither by `..`, by absolute paths, by
+//! links, nor by exchanging one of these for another while a tool is at work: each path is resolved by the system in
+//! one step, or one name at a time without following links, and what was opened is what is used. The user's own words
+//! may reach anywhere. Everything blocks; callers in the daemon keep it off their loop.
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many links are followed from one to the next when a file is written through them.
+const LINKS_MAX: usize = 40;
+
+/// Which paths may be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Those beneath the directory.
+    Workspace,
+    /// All that the user may reach; relative ones are seen from the directory.
+    Anywhere,
+}
+
+/// A directory that tools work in; clones share it.
+#[derive(Clone)]
+pub struct Ground {
+    path: Arc<Path>,
+    root: Arc<os::Root>,
+    reach: Reach,
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").field("path", &self.path).field("reach", &self.reach).finish_non_exhaustive()
+    }
+}
+
+/// Why something of the ground was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum GroundError {
+    /// The path leads out of the workspace, or through links that cannot be followed.
+    #[error("{} leads outside of the workspace", .path.display())]
+    Outside {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// Nothing is there.
+    #[error("{} does not exist", .path.display())]
+    NotFound {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// A file was wanted and a directory is there.
+    #[error("{} is a directory", .path.display())]
+    IsDirectory {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// A directory was wanted and something else is there.
+    #[error("{} is not a directory", .path.display())]
+    NotADirectory {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// A file was wanted and a device, a pipe or a socket is there.
+    #[error("{} is not a regular file", .path.display())]
+    NotAFile {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// The file is longer than may be read.
+    #[error("{} has more than {limit} bytes", .path.display())]
+    TooLarge {
+        /// As it was asked for.
+        path: PathBuf,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl GroundError {
+    fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            io::ErrorKind::CrossesDevices => Self::Outside { path },
+            io::ErrorKind::IsADirectory => Self::IsDirectory { path },
+            io::ErrorKind::NotADirectory => Self::NotADirectory { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// How many bytes the file has.
+    pub bytes: u64,
+    /// Whether it did not exist before.
+    pub created: bool,
+}
+
+/// What stands under a name; links are not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: OsString,
+    /// What stands there.
+    pub kind: Kind,
+    /// How many bytes a file has.
+    pub bytes: u64,
+}
+
+impl Ground {
+    /// Opens the directory `path`, which must be absolute.
+    pub fn open(path: &Path, reach: Reach) -> Result<Self, GroundError> {
+        let root = os::Root::open(path).map_err(GroundError::of("open", path))?;
+        Ok(Self { path: path.into(), root: Arc::new(root), reach })
+    }
+
+    /// Returns the directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns which paths may be reached.
+    pub const fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Opens a regular file for reading; it never waits, not even for a pipe.
+    pub fn file(&self, path: &Path) -> Result<File, GroundError> {
+        let file = self.root.file(&self.seen(path), self.reach).map_err(GroundError::of("read", path))?;
+        let metadata = file.metadata().map_err(GroundError::of("read", path))?;
+        if metadata.is_dir() {
+            return Err(GroundError::IsDirectory { path: path.to_owned() });
+        }
+        if !metadata.is_file() {
+            return Err(GroundError::NotAFile { path: path.to_owned() });
+        }
+        Ok(file)
+    }
+
+    /// Reads a whole file that has at most `limit` bytes.
+    pub fn content(&self, path: &Path, limit: u64) -> Result<Vec<u8>, GroundError> {
+        let file = self.file(path)?;
+        let mut bytes = Vec::new();
+        // One byte more tells whether there is more.
+        let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(GroundError::of("read", path))?;
+        if bytes.len() as u64 > limit {
+            return Err(GroundError::TooLarge { path: path.to_owned(), limit });
+        }
+        Ok(bytes)
+    }
+
+    /// Opens a directory.
+    pub fn folder(&self, path: &Path) -> Result<Folder, GroundError> {
+        let folder = self.root.folder(&self.seen(path), self.reach).map_err(GroundError::of("list", path))?;
+        Ok(Folder { folder, path: path.to_owned() })
+    }
+
+    /// Writes `content` to `path`, whole or not at all.
+    ///
+    /// Missing directories are made. A file that exists keeps its mode, links are followed to what they name, and a
+    /// file we may not write stays as it is. Readers see the old content or the new, never a mixture.
+    pub fn replace(&self, path: &Path, content: &[u8]) -> Result<Written, GroundError> {
+        let (folder, name, old) = self.place(path, Missing::Made)?;
+        if old.is_some() {
+            // To replace a file takes no right to write it; to respect that it is closed does.
+            folder.writable(&name).map_err(GroundError::of("write", path))?;
+        }
+        let draft = draft();
+        let written = fill(&folder, &draft, content, old.as_ref())
+            .and_then(|()| folder.rename(&draft, &name))
+            .and_then(|()| folder.sync());
+        if let Err(error) = written {
+            let _never_made = folder.remove(&draft);
+            return Err(GroundError::of("write", path)(error));
+        }
+        Ok(Written { bytes: content.len() as u64, created: old.is_none() })
+    }
+
+    /// Removes a regular file; a link to it stays.
+    pub fn remove(&self, path: &Path) -> Result<(), GroundError> {
+        let (folder, name, old) = self.place(path, Missing::Refused)?;
+        if old.is_none() {
+            return Err(GroundError::NotFound { path: path.to_owned() });
+        }
+        folder.remove(&name).map_err(GroundError::of("remove", path))
+    }
+
+    /// Finds the directory and the name that `path` stands for, behind all links, and the file that is there.
+    fn place(&self, path: &Path, missing: Missing) -> Result<Place, GroundError> {
+        let mut seen = self.seen(path);
+        for _ in 0..LINKS_MAX {
+            let Some(name) = seen.file_name().map(OsStr::to_owned) else {
+                return Err(GroundError::IsDirectory { path: path.to_owned() });
+            };
+            let parent = seen.parent().unwrap_or(Path::new(""));
+            let folder = match missing {
+                Missing::Made => self.parent(parent).map_err(GroundError::of("create", path))?,
+                Missing::Refused => {
+                    self.root.folder(parent, self.reach).map_err(GroundError::of("open", path))?
+                }
+            };
+            let looked = folder.look(&name).map_err(GroundError::of("write", path))?;
+            match looked.as_ref().map(os::Looked::kind) {
+                None | Some(Kind::File) => return Ok((folder, name, looked)),
+                Some(Kind::Directory) => return Err(GroundError::IsDirectory { path: path.to_owned() }),
+                Some(Kind::Other) => return Err(GroundError::NotAFile { path: path.to_owned() }),
+                Some(Kind::Link) => {
+                    let target = folder.target(&name).map_err(GroundError::of("write", path))?;
+                    seen = parent.join(target);
+                }
+            }
+        }
+        Err(GroundError::Outside { path: path.to_owned() })
+    }
+
+    /// Opens a directory, and makes it and those above it where they are missing.
+    fn parent(&self, path: &Path) -> io::Result<os::Folder> {
+        match self.root.folder(path, self.reach) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
+                self.parent(above)?.make(name)
+            }
+            opened => opened,
+        }
+    }
+
+    /// The path seen from the directory: an absolute one that lies in it by its words is made relative.
+    fn seen(&self, path: &Path) -> PathBuf {
+        match (self.reach, path.strip_prefix(&self.path)) {
+            (Reach::Workspace, Ok(inner)) => inner.to_owned(),
+            (Reach::Workspace, Err(_)) | (Reach::Anywhere, _) => path.to_owned(),
+        }
+    }
+}
+
+/// A directory, a name in it, and the file of that name.
+type Place = (os::Folder, OsString, Option<os::Looked>);
+
+/// What is done about a directory that is missing.
+#[derive(Clone, Copy)]
+enum Missing {
+    Made,
+    Refused,
+}
+
+/// A directory that was opened.
+pub struct Folder {
+    folder: os::Folder,
+    path: PathBuf,
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Folder {
+    /// Returns at most `most` names, in no order, and whether there are more.
+    pub fn entries(&self, most: usize) -> Result<(Vec<Entry>, bool), GroundError> {
+        self.folder.entries(most).map_err(GroundError::of("list", &self.path))
+    }
+
+    /// Opens a directory in this one; a link is not followed.
+    pub fn folder(&self, name: &OsStr) -> Result<Self, GroundError> {
+        let path = self.path.join(name);
+        let folder = self.folder.folder(name).map_err(GroundError::of("list", &path))?;
+        Ok(Self { folder, path })
+    }
+
+    /// Returns where a link in this directory leads to.
+    pub fn target(&self, name: &OsStr) -> Result<PathBuf, GroundError> {
+        self.folder.target(name).map_err(GroundError::of("read", &self.path.join(name)))
+    }
+}
+
+/// Tells whether `path` stays beneath its beginning by its words alone; links are not looked at.
+pub fn stays_beneath(path: &Path) -> bool {
+    let mut depth = 0_usize;
+    for component in path.components() {
+        match component {
+            Component::Prefix(_) | Component::RootDir => return false,
+            Component::CurDir => {}
+            Component::ParentDir if depth == 0 => return false,
+            Component::ParentDir => depth -= 1,
+            Component::Normal(_) => depth += 1,
+        }
+    }
+    true
+}
+
+/// Writes the draft and has it on disk before it takes its place.
+fn fill(folder: &os::Folder, draft: &OsStr, content: &[u8], old: Option<&os::Looked>) -> io::Result<()> {
+    let mut file = folder.create(draft)?;
+    if let Some(old) = old {
+        old.hand_down(&file)?;
+    }
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// A name that nobody else uses.
+fn draft() -> OsString {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!(".push-draft-{}-{count}", std::process::id()).into()
+}

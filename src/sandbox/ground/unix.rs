@@ -1,0 +1,232 @@
+//! Directories as descriptors, on Unix: what was opened cannot be exchanged for something else.
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::{Entry, Kind, Reach};
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod platform;
+#[cfg(not(target_os = "linux"))]
+#[path = "posix.rs"]
+mod platform;
+
+/// How a directory is opened.
+const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+/// How a file is opened: to open a pipe must not wait for a writer, nor a terminal become ours.
+const FILE: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+
+/// The directory of a ground.
+pub(super) struct Root(OwnedFd);
+
+impl Root {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(open(path, FOLDER, Mode::empty())?))
+    }
+
+    /// Opens something for reading.
+    pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
+        Ok(File::from(self.at(path, FILE, reach)?))
+    }
+
+    pub(super) fn folder(&self, path: &Path, reach: Reach) -> io::Result<Folder> {
+        Ok(Folder(self.at(path, FOLDER, reach)?))
+    }
+
+    fn at(&self, path: &Path, flags: OFlag, reach: Reach) -> io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let opened = match reach {
+            Reach::Anywhere => openat(&self.0, path, flags, Mode::empty()),
+            Reach::Workspace if path.is_absolute() => Err(Errno::EXDEV),
+            Reach::Workspace => platform::beneath(self.0.as_fd(), path, flags),
+        };
+        // A chain of links without an end, and a link that is none of a file system, lead nowhere we would go.
+        opened.map_err(|errno| if errno == Errno::ELOOP { Errno::EXDEV.into() } else { errno.into() })
+    }
+}
+
+/// A directory that was opened.
+pub(super) struct Folder(OwnedFd);
+
+impl Folder {
+    /// Returns at most `most` names, in no order, and whether there are more.
+    pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
+        // A descriptor of its own: to read a directory moves its position.
+        let mut dir = Dir::openat(&self.0, ".", FOLDER, Mode::empty())?;
+        let mut entries = Vec::new();
+        for entry in dir.iter() {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if name == "." || name == ".." {
+                continue;
+            }
+            if entries.len() == most {
+                return Ok((entries, true));
+            }
+            // What went away meanwhile is not there.
+            if let Some(looked) = self.look(&name)? {
+                entries.push(Entry { kind: looked.kind(), bytes: looked.bytes(), name });
+            }
+        }
+        Ok((entries, false))
+    }
+
+    /// Looks at what stands under a name.
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<Option<Looked>> {
+        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Looked(stat))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn target(&self, name: &OsStr) -> io::Result<PathBuf> {
+        Ok(PathBuf::from(readlinkat(&self.0, name)?))
+    }
+
+    pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
+        Ok(Self(openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty())?))
+    }
+
+    /// Makes a directory, unless somebody else just did, and opens it.
+    pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
+        match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
+            Ok(()) | Err(Errno::EEXIST) => self.folder(name),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Creates a file that must not exist yet, readable by all as far as the umask allows.
+    pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(&self.0, name, flags, Mode::from_bits_truncate(0o644))?))
+    }
+
+    /// Makes sure that we may write the file of this name.
+    pub(super) fn writable(&self, name: &OsStr) -> io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        openat(&self.0, name, flags, Mode::empty()).map(drop).map_err(io::Error::from)
+    }
+
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Has the names of the directory on disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        match nix::unistd::fsync(&self.0) {
+            // Some file systems have nothing to do for a directory and say so.
+            Ok(()) | Err(Errno::EINVAL | Errno::EROFS) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// What was seen under a name.
+pub(super) struct Looked(FileStat);
+
+impl Looked {
+    pub(super) fn kind(&self) -> Kind {
+        match SFlag::from_bits_truncate(self.0.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => Kind::Directory,
+            SFlag::S_IFREG => Kind::File,
+            SFlag::S_IFLNK => Kind::Link,
+            _ => Kind::Other,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        u64::try_from(self.0.st_size).unwrap_or(0)
+    }
+
+    /// Gives `file` the owner and the mode of the file it is to replace.
+    pub(super) fn hand_down(&self, file: &File) -> io::Result<()> {
+        let new = file.metadata()?;
+        if (new.uid(), new.gid()) != (self.0.st_uid, self.0.st_gid) {
+            // Only root may give files away, or a member of both groups; for everybody else the new owner stands.
+            let _kept = std::os::unix::fs::fchown(file, Some(self.0.st_uid), Some(self.0.st_gid));
+        }
+        file.set_permissions(Permissions::from_mode(u32::from(self.0.st_mode) & 0o7777))
+    }
+}
+
+/// Opens a path one name at a time; links are not followed, and `..` goes back to what was opened before.
+pub(super) fn name_by_name(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let mut above: Vec<OwnedFd> = Vec::new();
+    let mut parts = path.components().peekable();
+    while let Some(part) = parts.next() {
+        let here = above.last().map_or(root, AsFd::as_fd);
+        match part {
+            Component::Prefix(_) | Component::RootDir => return Err(Errno::EXDEV),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                above.pop().ok_or(Errno::EXDEV)?;
+            }
+            Component::Normal(name) if parts.peek().is_none() => return one_name(here, name, flags),
+            Component::Normal(name) => {
+                let next = one_name(here, name, FOLDER)?;
+                above.push(next);
+            }
+        }
+    }
+    openat(above.last().map_or(root, AsFd::as_fd), ".", flags, Mode::empty())
+}
+
+fn one_name(here: BorrowedFd<'_>, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+    match openat(here, name, flags | OFlag::O_NOFOLLOW, Mode::empty()) {
+        Err(Errno::ENOTDIR) if is_link(here, name) => Err(Errno::ELOOP),
+        opened => opened,
+    }
+}
+
+fn is_link(here: BorrowedFd<'_>, name: &OsStr) -> bool {
+    fstatat(here, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| Looked(stat).kind() == Kind::Link)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn name_by_name_no_link_is_followed_and_nothing_above_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("root/a/b")).unwrap();
+        std::fs::write(dir.path().join("root/a/b/f"), "in").unwrap();
+        std::fs::write(dir.path().join("secret"), "out").unwrap();
+        symlink("a", dir.path().join("root/link")).unwrap();
+        symlink("../secret", dir.path().join("root/leak")).unwrap();
+        let root = Root::open(&dir.path().join("root")).unwrap();
+        let walk = |path: &str| name_by_name(root.0.as_fd(), Path::new(path), FILE).map(drop);
+        for fine in ["a/b/f", "./a/../a/b/../b/f", "a/b/..", "."] {
+            assert_eq!(walk(fine), Ok(()), "{fine}");
+        }
+        for (path, errno) in [
+            ("..", Errno::EXDEV),
+            ("a/../../secret", Errno::EXDEV),
+            ("/etc/passwd", Errno::EXDEV),
+            ("leak", Errno::ELOOP),
+            ("link/b/f", Errno::ELOOP),
+            ("a/b/none", Errno::ENOENT),
+            ("a/b/f/x", Errno::ENOTDIR),
+        ] {
+            assert_eq!(walk(path), Err(errno), "{path}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `sandbox_git_commit`: a commit of what is staged, of some paths, or of everything in the workspace.
+
+use std::io::Read;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::bench::{Bench, Site};
+use super::fault::{Fault, FaultKind};
+use super::git::{self, Counted, Script};
+
+pub(super) const NAME: &str = "sandbox_git_commit";
+pub(super) const DESCRIPTION: &str = "Commit to the git repository: with `paths` the present state of these files and \
+    directories, new and deleted files included; with `all` that of the whole workspace; with neither what is staged. \
+    Hooks are not run and the commit is not signed.";
+
+/// How long a message may be.
+const MESSAGE_MAX: usize = 16 * 1024;
+/// How many paths may be named.
+const PATHS_MAX: usize = 500;
+/// How many files a preview lists.
+const LISTED: usize = 100;
+/// How many untracked files a preview counts the lines of, and how many bytes of each.
+const COUNTED: usize = 1000;
+
+/// The arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The commit message.
+    pub message: String,
+    /// Files and directories to commit, relative to the workspace.
+    pub paths: Option<Vec<String>>,
+    /// Commit everything in the workspace.
+    pub all: Option<bool>,
+}
+
+impl Args {
+    /// Refuses what git would ask back about.
+    pub(super) fn checked(self) -> Result<Self, Fault> {
+        let bad = |message: &str| Err(Fault::new(FaultKind::BadArguments, message));
+        let paths = self.paths.as_deref();
+        if self.message.trim().is_empty() {
+            return bad("the message is empty");
+        }
+        if self.message.len() > MESSAGE_MAX || self.message.contains('\0') {
+            return bad("the message is too long, or holds a NUL");
+        }
+        if paths.is_some_and(<[String]>::is_empty) {
+            return bad("paths is empty");
+        }
+        if paths.is_some_and(|paths| paths.len() > PATHS_MAX) {
+            return bad("more than 500 paths; name their directories");
+        }
+        if paths.is_some() && self.all == Some(true) {
+            return bad("give either paths or all");
+        }
+        Ok(self)
+    }
+
+    /// The paths to be committed; none where what is staged is.
+    fn wanted(&self, bench: &Bench) -> Result<Vec<String>, Fault> {
+        match (&self.paths, self.all) {
+            (Some(paths), _) => git::inside(paths, bench),
+            (None, Some(true)) => Ok(vec![".".to_owned()]),
+            (None, Some(false) | None) => Ok(Vec::new()),
+        }
+    }
+}
+
+const NUMSTAT: [&str; 6] =
+    ["--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
+
+pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> {
+    let paths = args.wanted(bench)?;
+    let mut words = vec![
+        "commit",
+        "--no-verify",
+        "--no-gpg-sign",
+        "--no-edit",
+        "--cleanup=whitespace",
+        "-m",
+        &*args.message,
+    ];
+    let script = if paths.is_empty() {
+        Script::git(&words)
+    } else {
+        let mut add = vec!["add", "--all", "--"];
+        add.extend(paths.iter().map(String::as_str));
+        words.extend(["--only", "--"]);
+        words.extend(paths.iter().map(String::as_str));
+        Script::git(&add).quietly().then(&words)
+    };
+    let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
+    let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
+    let printed = script.quietly().then(&branch).then(&shown).run(bench).await?;
+    let text = String::from_utf8_lossy(&printed.bytes);
+    let (branch, rest) = text.split_once('\n').unwrap_or_default();
+    let (commit, stat) =
+        rest.split_at_checked(rest.find(['\n', '\0']).unwrap_or(rest.len())).unwrap_or_default();
+    let files = git::numstat(stat.trim_start_matches(['\n', '\0']));
+    let (insertions, deletions) = sums(&files);
+    Ok(json!({
+        "commit": commit, "branch": branch, "filesChanged": files.len(),
+        "insertions": insertions, "deletions": deletions,
+    })
+    .to_string())
+}
+
+/// What would be committed, counted without changing anything.
+pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Value, Fault> {
+    let paths = args.wanted(bench)?;
+    let (branch, tree) = standing(bench).await?;
+    let mut words = [&["diff"][..], &NUMSTAT].concat();
+    let mut files = if paths.is_empty() {
+        words.extend(["--cached", &*tree]);
+        counted(&words, bench).await?
+    } else {
+        words.extend(["--relative", &*tree, "--"]);
+        words.extend(paths.iter().map(String::as_str));
+        counted(&words, bench).await?
+    };
+    if !paths.is_empty() {
+        let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        others.extend(paths.iter().map(String::as_str));
+        let printed = Script::git(&others).run(bench).await?;
+        let names: Vec<String> =
+            String::from_utf8_lossy(&printed.bytes).split_terminator('\0').map(str::to_owned).collect();
+        files.extend(bench.away(move |site| Ok(new_files(names, site))).await?);
+    }
+    if files.is_empty() {
+        return Err(Fault::new(FaultKind::NothingToCommit, "there is nothing to commit"));
+    }
+    let (insertions, deletions) = sums(&files);
+    let listed: Vec<Value> = files
+        .iter()
+        .take(LISTED)
+        .map(|file| json!({ "path": file.path, "insertions": file.insertions, "deletions": file.deletions }))
+        .collect();
+    Ok(json!({
+        "filesChanged": files.len(), "insertions": insertions, "deletions": deletions,
+        "message": args.message, "branch": branch, "files": listed,
+    }))
+}
+
+/// The branch, and the tree that a commit would be compared with: the empty one before the first commit.
+async fn standing(bench: &Bench) -> Result<(String, String), Fault> {
+    let symbolic = Script::git(&["rev-parse", "--git-dir"]).quietly();
+    let head = symbolic.then(&["rev-parse", "--abbrev-ref", "HEAD"]).then(&["rev-parse", "HEAD^{tree}"]);
+    let two_lines = |printed: &git::Printed| {
+        let text = String::from_utf8_lossy(&printed.bytes).into_owned();
+        let mut lines = text.lines().map(str::to_owned);
+        (lines.next().unwrap_or_default(), lines.next().unwrap_or_default())
+    };
+    match head.run(bench).await {
+        Ok(printed) => Ok(two_lines(&printed)),
+        Err(fault) if fault.kind == FaultKind::GitFailed => {
+            let empty = Script::git(&["symbolic-ref", "--short", "HEAD"]);
+            let empty = empty.then(&["hash-object", "-t", "tree", "/dev/null"]);
+            Ok(two_lines(&empty.run(bench).await?))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn counted(words: &[&str], bench: &Bench) -> Result<Vec<Counted>, Fault> {
+    let printed = Script::git(words).run(bench).await?;
+    Ok(git::numstat(&String::from_utf8_lossy(&printed.bytes)))
+}
+
+/// Untracked files with the lines they have.
+fn new_files(names: Vec<String>, site: &Site) -> Vec<Counted> {
+    let lines = |name: &str| {
+        let file = site.ground.file(Path::new(name)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(site.limits.file_bytes).read_to_end(&mut bytes).ok()?;
+        let is_binary = memchr::memchr(0, &bytes).is_some();
+        let unended = bytes.last().is_some_and(|byte| *byte != b'\n');
+        let ends = memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        Some(if is_binary { 0 } else { ends + u64::from(unended) })
+    };
+    let counted = |(index, path): (usize, String)| {
+        let look = index < COUNTED && !site.is_stopped();
+        let insertions = if look { lines(&path).unwrap_or(0) } else { 0 };
+        Counted { path, insertions, deletions: 0 }
+    };
+    names.into_iter().enumerate().map(counted).collect()
+}
+
+fn sums(files: &[Counted]) -> (u64, u64) {
+    let sum = |count: fn(&Counted) -> u64| files.iter().map(count).sum();
+    (sum(|file| file.insertions), sum(|file| file.deletions))
+}

@@ -1,0 +1,360 @@
+//! `sandbox_edit_file`: a text in place of another, or a patch over several files, whole or not at all.
+
+use std::path::Path;
+
+use memchr::memmem;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::bench::Site;
+use super::fault::{Fault, FaultKind};
+use super::patch::{Change, FilePatch, Patch};
+use super::question::counts;
+use super::write::check_size;
+use crate::sandbox::ground::GroundError;
+
+pub(super) const NAME: &str = "sandbox_edit_file";
+pub(super) const DESCRIPTION: &str = "Change files of the workspace in places. Either `path`, `old` and `new`: the exact \
+    text `old`, which must occur once (or use `all`), is replaced by `new`. Or `patch`: a unified diff over one or \
+    several files, which may create and delete; all of it is applied or nothing.";
+
+/// The arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// The file, relative to the workspace.
+    path: Option<String>,
+    /// The text to be replaced, exactly as it stands, with its line breaks and blanks.
+    old: Option<String>,
+    /// The text to stand there.
+    new: Option<String>,
+    /// Replace every occurrence instead of the only one.
+    all: Option<bool>,
+    /// A unified diff, with `---`, `+++` and `@@` lines; instead of path, old and new.
+    patch: Option<String>,
+}
+
+/// How often the text is to be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurrences {
+    /// Once, and it must be the only one.
+    Only,
+    /// Everywhere.
+    All,
+}
+
+/// A change that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// One text in place of another.
+    Replace {
+        /// The file.
+        path: String,
+        /// What is there.
+        old: String,
+        /// What is to be there.
+        new: String,
+        /// How often.
+        which: Occurrences,
+    },
+    /// A difference.
+    Patch(Patch),
+}
+
+impl Args {
+    /// Tells which of the two forms it is.
+    pub(super) fn understood(self) -> Result<Edit, Fault> {
+        let bad = |message| Err(Fault::new(FaultKind::BadArguments, message));
+        match self {
+            Self { patch: Some(patch), path: None, old: None, new: None, all: None } => {
+                Patch::parse(&patch).map(Edit::Patch)
+            }
+            Self { patch: Some(_), .. } => bad("give either patch, or path with old and new"),
+            Self { path: Some(path), old: Some(old), new: Some(new), all, patch: None } => {
+                if old.is_empty() {
+                    return bad("old is empty; to write a whole file use sandbox_write_file");
+                }
+                if old == new {
+                    return bad("old and new are the same");
+                }
+                let which = if all.unwrap_or(false) { Occurrences::All } else { Occurrences::Only };
+                Ok(Edit::Replace { path, old, new, which })
+            }
+            Self { patch: None, .. } => bad("path, old and new are needed, or patch"),
+        }
+    }
+}
+
+/// What is to become of one file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub(super) path: String,
+    /// What it holds; nothing where there is none.
+    pub(super) before: Option<Vec<u8>>,
+    /// What it is to hold; nothing where it is to be removed.
+    pub(super) after: Option<Vec<u8>>,
+}
+
+/// Works out what would be written, without writing it.
+pub(super) fn plan(edit: &Edit, site: &Site) -> Result<Vec<Planned>, Fault> {
+    match edit {
+        Edit::Replace { path, old, new, which } => {
+            let before = site.ground.content(Path::new(path), site.limits.file_bytes)?;
+            let after = replaced(path, &before, old, new, *which)?;
+            check_size(path, after.len(), site)?;
+            Ok(vec![Planned { path: path.clone(), before: Some(before), after: Some(after) }])
+        }
+        Edit::Patch(patch) => patch.files.iter().map(|file| patched(file, site)).collect(),
+    }
+}
+
+fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -> Result<Vec<u8>, Fault> {
+    let mut found: Vec<usize> = memmem::find_iter(text, old).collect();
+    let (mut old, mut new) = (old.to_owned(), new.to_owned());
+    if found.is_empty() && old.contains('\n') && !old.contains('\r') {
+        // A model does not see that a file ends its lines in two characters.
+        (old, new) = (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
+        found = memmem::find_iter(text, &old).collect();
+    }
+    match (found.len(), which) {
+        (0, _) => {
+            let message = format!("the text to be replaced is not in {path}");
+            return Err(Fault::new(FaultKind::NoMatch, message));
+        }
+        (1, _) | (_, Occurrences::All) => {}
+        (count, Occurrences::Only) => {
+            let message = format!(
+                "the text to be replaced occurs {count} times in {path}: give more of what surrounds it, or use all"
+            );
+            return Err(Fault::new(FaultKind::Ambiguous, message));
+        }
+    }
+    let mut result = Vec::with_capacity(text.len());
+    let mut done = 0;
+    for at in found {
+        result.extend_from_slice(&text[done..at]);
+        result.extend_from_slice(new.as_bytes());
+        done = at + old.len();
+    }
+    result.extend_from_slice(&text[done..]);
+    Ok(result)
+}
+
+fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
+    let path = Path::new(&file.path);
+    let before = match (site.ground.content(path, site.limits.file_bytes), file.change) {
+        (Err(GroundError::NotFound { .. }), Change::Created) => None,
+        (Ok(_), Change::Created) => {
+            let message = format!("{} exists already, and the patch would create it", file.path);
+            return Err(Fault::new(FaultKind::NoMatch, message));
+        }
+        (content, Change::Created | Change::Modified | Change::Deleted) => Some(content?),
+    };
+    let text = match before.as_deref().map(std::str::from_utf8) {
+        None => "",
+        Some(Ok(text)) => text,
+        Some(Err(_)) => {
+            return Err(Fault::new(FaultKind::BinaryFile, format!("{} is not a text file", file.path)));
+        }
+    };
+    let text = file.apply(text)?;
+    check_size(&file.path, text.len(), site)?;
+    let after = match file.change {
+        Change::Created | Change::Modified => Some(text.into_bytes()),
+        Change::Deleted if text.is_empty() => None,
+        Change::Deleted => {
+            let message = format!("{} has more lines than the patch would delete", file.path);
+            return Err(Fault::new(FaultKind::NoMatch, message));
+        }
+    };
+    Ok(Planned { path: file.path.clone(), before, after })
+}
+
+pub(super) fn edit(edit: &Edit, site: &Site) -> Result<String, Fault> {
+    let planned = plan(edit, site)?;
+    for (index, file) in planned.iter().enumerate() {
+        if let Err(error) = put(&file.path, file.after.as_deref(), site) {
+            return Err(undo(&planned[..index], site, error.into()));
+        }
+    }
+    let files: Vec<_> = planned
+        .iter()
+        .map(|file| {
+            let change = match (&file.before, &file.after) {
+                (None, _) => "created",
+                (Some(_), None) => "deleted",
+                (Some(_), Some(_)) => "modified",
+            };
+            let (insertions, deletions) = counts(file);
+            json!({ "path": file.path, "change": change, "insertions": insertions, "deletions": deletions })
+        })
+        .collect();
+    Ok(json!({ "files": files }).to_string())
+}
+
+fn put(path: &str, content: Option<&[u8]>, site: &Site) -> Result<(), GroundError> {
+    match content {
+        Some(content) => site.ground.replace(Path::new(path), content).map(drop),
+        None => site.ground.remove(Path::new(path)),
+    }
+}
+
+/// Puts back what had been changed before something failed.
+fn undo(done: &[Planned], site: &Site, fault: Fault) -> Fault {
+    let stuck: Vec<&str> = done
+        .iter()
+        .filter(|file| put(&file.path, file.before.as_deref(), site).is_err())
+        .map(|file| file.path.as_str())
+        .collect();
+    if stuck.is_empty() {
+        return fault;
+    }
+    fault.with_detail(format!("these files were changed and could not be put back: {}", stuck.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::super::limits::Limits;
+    use super::*;
+
+    #[test]
+    fn the_only_occurrence_is_replaced() {
+        let dir = with(&[("f", "one two three\n")]);
+        let result = editing(dir.path(), json!({ "path": "f", "old": "two", "new": "2" })).unwrap();
+        assert_eq!(text(dir.path(), "f"), "one 2 three\n");
+        assert_eq!(
+            result["files"],
+            json!([{ "path": "f", "change": "modified", "insertions": 1, "deletions": 1 }])
+        );
+    }
+
+    #[test]
+    fn what_is_absent_or_ambiguous_is_refused_and_nothing_changes() {
+        let dir = with(&[("f", "a b a b a")]);
+        let absent = editing(dir.path(), json!({ "path": "f", "old": "c", "new": "d" })).unwrap_err();
+        assert_eq!(absent.kind, FaultKind::NoMatch);
+        let twice = editing(dir.path(), json!({ "path": "f", "old": "a", "new": "d" })).unwrap_err();
+        assert_eq!(twice.kind, FaultKind::Ambiguous);
+        assert!(twice.message.contains("3 times"), "{}", twice.message);
+        assert_eq!(text(dir.path(), "f"), "a b a b a");
+        editing(dir.path(), json!({ "path": "f", "old": "a", "new": "aa", "all": true })).unwrap();
+        assert_eq!(text(dir.path(), "f"), "aa b aa b aa");
+    }
+
+    #[test]
+    fn a_file_keeps_its_two_character_line_ends_and_its_odd_bytes() {
+        let dir = with(&[("f", "one\r\ntwo\r\nthree\r\n")]);
+        editing(dir.path(), json!({ "path": "f", "old": "one\ntwo", "new": "1\n2\n2b" })).unwrap();
+        assert_eq!(text(dir.path(), "f"), "1\r\n2\r\n2b\r\nthree\r\n");
+        fs::write(dir.path().join("odd"), b"\xff a \xfe").unwrap();
+        editing(dir.path(), json!({ "path": "odd", "old": "a", "new": "b" })).unwrap();
+        assert_eq!(fs::read(dir.path().join("odd")).unwrap(), b"\xff b \xfe");
+    }
+
+    #[test]
+    fn a_patch_changes_creates_and_deletes() {
+        let dir = with(&[("f", "one\ntwo\n"), ("gone", "x\n")]);
+        let patch = "--- a/f\n+++ b/f\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n\
+            --- /dev/null\n+++ b/sub/new\n@@ -0,0 +1 @@\n+hello\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+        let result = editing(dir.path(), json!({ "patch": patch })).unwrap();
+        assert_eq!(text(dir.path(), "f"), "one\n2\n3\n");
+        assert_eq!(text(dir.path(), "sub/new"), "hello\n");
+        assert!(!dir.path().join("gone").exists());
+        let changes: Vec<_> =
+            result["files"].as_array().unwrap().iter().map(|file| &file["change"]).collect();
+        assert_eq!(changes, ["modified", "created", "deleted"]);
+        assert_eq!(
+            (&result["files"][0]["insertions"], &result["files"][0]["deletions"]),
+            (&json!(2), &json!(1))
+        );
+    }
+
+    #[test]
+    fn a_patch_that_does_not_fit_everywhere_changes_nothing() {
+        let dir = with(&[("f", "one\n"), ("g", "two\n")]);
+        let patch = "--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- g\n+++ g\n@@ -1 +1 @@\n-three\n+3\n";
+        let fault = editing(dir.path(), json!({ "patch": patch })).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::NoMatch);
+        assert!(fault.message.starts_with("g: hunk 1"), "{}", fault.message);
+        assert_eq!(text(dir.path(), "f"), "one\n");
+        let exists = "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n";
+        let fault = editing(dir.path(), json!({ "patch": exists })).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::NoMatch);
+        let partly = "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n";
+        fs::write(dir.path().join("f"), "one\nmore\n").unwrap();
+        let fault = editing(dir.path(), json!({ "patch": partly })).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::NoMatch);
+        assert_eq!(text(dir.path(), "f"), "one\nmore\n");
+    }
+
+    #[test]
+    fn what_was_changed_is_put_back_when_a_later_write_fails() {
+        let dir = with(&[("f", "one\n"), ("wall", "x\n")]);
+        // The directory that the second file needs is a file.
+        let patch = "--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n\
+            --- /dev/null\n+++ b/later/x\n@@ -0,0 +1 @@\n+y\n";
+        let site = Site::test(dir.path(), Limits::default());
+        let args: Args = serde_json::from_value(json!({ "patch": patch })).unwrap();
+        let understood = args.understood().unwrap();
+        let planned = plan(&understood, &site).unwrap();
+        assert_eq!(planned.len(), 3);
+        fs::write(dir.path().join("later"), "in the way").unwrap();
+        let fault = edit(&understood, &site).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::NotADirectory);
+        assert_eq!(text(dir.path(), "f"), "one\n");
+        assert!(!dir.path().join("new").exists());
+        for file in &planned[..2] {
+            put(&file.path, file.after.as_deref(), &site).unwrap();
+        }
+        assert_eq!(undo(&planned[..2], &site, fault.clone()), fault);
+        assert_eq!(text(dir.path(), "f"), "one\n");
+        assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_mixture_of_both_forms_is_refused() {
+        for args in [
+            json!({}),
+            json!({ "path": "f", "old": "a" }),
+            json!({ "path": "f", "old": "", "new": "b" }),
+            json!({ "path": "f", "old": "a", "new": "a" }),
+            json!({ "path": "f", "patch": "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n" }),
+        ] {
+            let parsed: Args = serde_json::from_value(args).unwrap();
+            assert_eq!(parsed.understood().unwrap_err().kind, FaultKind::BadArguments);
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_edited() {
+        let dir = with(&[("f", "x")]);
+        let fault = editing(dir.path(), json!({ "path": "../f", "old": "a", "new": "b" })).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+        let patch = "--- /dev/null\n+++ b/../new\n@@ -0,0 +1 @@\n+hello\n";
+        let fault = editing(dir.path(), json!({ "patch": patch })).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+    }
+
+    fn with(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn text(root: &Path, name: &str) -> String {
+        fs::read_to_string(root.join(name)).unwrap()
+    }
+
+    fn editing(root: &Path, args: Value) -> Result<Value, Fault> {
+        let args: Args = serde_json::from_value(args).unwrap();
+        let result = edit(&args.understood()?, &Site::test(root, Limits::default()))?;
+        Ok(serde_json::from_str(&result).unwrap())
+    }
+}

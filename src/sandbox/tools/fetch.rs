@@ -1,0 +1,280 @@
+//! `sandbox_fetch`: a page of another machine, as text.
+//!
+//! Only GET, and only the host that was asked for: who is redirected elsewhere is told where, and may ask for that. No
+//! cookie, no credential and no proxy is used.
+
+use std::error::Error;
+use std::net::IpAddr;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Network;
+use super::bench::Bench;
+use super::fault::{Fault, FaultKind};
+use crate::sandbox::output::Excerpt;
+
+pub(super) const NAME: &str = "sandbox_fetch";
+pub(super) const DESCRIPTION: &str = "Fetch a URL with HTTP GET and return its body as text, after a line with status, \
+    type and size. Redirects are followed on the same host. Only text is returned; long bodies are shortened.";
+
+/// How many bytes of an error's page are shown.
+const COMPLAINT_MAX: usize = 2000;
+
+/// The arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The address, with http or https.
+    pub url: String,
+}
+
+impl Args {
+    /// Refuses what is no address of a page.
+    pub(super) fn checked(self) -> Result<Self, Fault> {
+        address(&self.url)?;
+        Ok(self)
+    }
+}
+
+/// Tells whether the address is on this machine or in its neighbourhood, where much is open that was never meant for a
+/// model.
+pub(super) fn is_near(args: &Args) -> bool {
+    let Ok(uri) = address(&args.url) else { return true };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()
+        }
+        Ok(IpAddr::V6(ip)) => {
+            ip.is_loopback() || ip.is_unspecified() || ip.is_unique_local() || ip.is_unicast_link_local()
+        }
+        Err(_) => {
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            let named = |end: &str| host.ends_with(end);
+            !host.contains('.') || named(".local") || named(".internal") || named(".localhost")
+        }
+    }
+}
+
+fn address(url: &str) -> Result<Uri, Fault> {
+    let bad = |why: &str| Fault::new(FaultKind::BadArguments, format!("the url is wrong: {why}"));
+    let uri: Uri = url.split('#').next().unwrap_or_default().parse().map_err(|_| bad("it cannot be read"))?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) | None => return Err(bad("it must begin with http:// or https://")),
+    }
+    match uri.authority() {
+        Some(authority) if authority.as_str().contains('@') => {
+            Err(bad("it must not hold a name or a password"))
+        }
+        Some(authority) if authority.host().is_empty() => Err(bad("it has no host")),
+        Some(_) => Ok(uri),
+        None => Err(bad("it has no host")),
+    }
+}
+
+pub(super) async fn fetch(args: &Args, bench: &Bench) -> Result<String, Fault> {
+    match bench.network {
+        Network::Allowed => {}
+        Network::Off => {
+            return Err(Fault::new(FaultKind::NetworkOff, "the network is not allowed for tools"));
+        }
+    }
+    match tokio::time::timeout(bench.limits.fetch, follow(address(&args.url)?, bench)).await {
+        Ok(done) => done,
+        Err(_) => {
+            let message = format!("not done after {} seconds", bench.limits.fetch.as_secs());
+            Err(Fault::new(FaultKind::TimeLimit, message))
+        }
+    }
+}
+
+async fn follow(mut uri: Uri, bench: &Bench) -> Result<String, Fault> {
+    for _ in 0..=bench.limits.redirects {
+        let response = get(&uri).await?;
+        if !response.status().is_redirection() || !response.headers().contains_key(LOCATION) {
+            return page(&uri, response, bench).await;
+        }
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let next = joined(&uri, location.unwrap_or_default())?;
+        let upgraded = uri.scheme_str() == Some("http") && next.scheme_str() == Some("https");
+        let same_scheme = uri.scheme_str() == next.scheme_str();
+        let same_port = uri.port_u16() == next.port_u16() || upgraded;
+        if uri.host() != next.host() || !same_port || !(same_scheme || upgraded) {
+            let message = format!("{uri} leads to another place, which has to be asked for by itself");
+            return Err(Fault::new(FaultKind::RedirectedAway, message).with_detail(next.to_string()));
+        }
+        uri = next;
+    }
+    let message = format!("more than {} redirects", bench.limits.redirects);
+    Err(Fault::new(FaultKind::NetworkFailed, message))
+}
+
+/// The address that a redirect from `base` names.
+fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
+    let (scheme, authority) =
+        (base.scheme_str().unwrap_or("https"), base.authority().map_or("", |name| name.as_str()));
+    let whole = if location.contains("://") {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else if location.starts_with('/') {
+        format!("{scheme}://{authority}{location}")
+    } else {
+        let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{scheme}://{authority}{folder}/{location}")
+    };
+    address(&whole).map_err(|_| Fault::new(FaultKind::NetworkFailed, format!("redirected to {location:?}")))
+}
+
+async fn get(uri: &Uri) -> Result<Response<Incoming>, Fault> {
+    let https = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().build();
+    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(https);
+    let request = Request::get(uri)
+        .header(HOST, uri.authority().map_or("", |authority| authority.as_str()))
+        .header(ACCEPT, "text/*, application/json, */*;q=0.1")
+        .header(USER_AGENT, concat!("push/", env!("CARGO_PKG_VERSION")))
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| Fault::new(FaultKind::BadArguments, error.to_string()))?;
+    client.request(request).await.map_err(|error| {
+        let mut chain = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            chain.push_str(&format!(": {error}"));
+            source = error.source();
+        }
+        Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}")).with_detail(chain)
+    })
+}
+
+async fn page(uri: &Uri, response: Response<Incoming>, bench: &Bench) -> Result<String, Fault> {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.unwrap_or("unknown type").to_owned();
+    let (bytes, truncated) = body(response.into_body(), bench.limits.fetch_bytes).await?;
+    if !is_text(&kind) || memchr::memchr(0, &bytes).is_some() {
+        return Err(Fault::new(FaultKind::NotText, format!("{uri} is no text but {kind}")));
+    }
+    let text = (bench.safe)(&String::from_utf8_lossy(&bytes));
+    if status.is_client_error() || status.is_server_error() {
+        let mut excerpt = Excerpt::new(COMPLAINT_MAX);
+        excerpt.push(&text);
+        return Err(
+            Fault::new(failure(status), format!("{uri} answered {status}")).with_detail(excerpt.finish())
+        );
+    }
+    let mut excerpt = Excerpt::new(bench.limits.result_bytes);
+    excerpt.push(&text);
+    let size = if truncated { format!("more than {}", bytes.len()) } else { bytes.len().to_string() };
+    Ok(format!("[{} {kind}, {size} bytes, {uri}]\n{}", status.as_u16(), excerpt.finish()))
+}
+
+/// An answer that may be another one later is a failure of the way; others are final.
+fn failure(status: StatusCode) -> FaultKind {
+    let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
+    if passing { FaultKind::NetworkFailed } else { FaultKind::HttpStatus }
+}
+
+/// Reads so many bytes, and whether there were more.
+async fn body(mut body: Incoming, most: usize) -> Result<(Vec<u8>, bool), Fault> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Fault::new(FaultKind::NetworkFailed, "the answer broke off").with_detail(error.to_string())
+        })?;
+        let Some(data) = frame.data_ref() else { continue };
+        let fitting = data.len().min(most - bytes.len());
+        bytes.extend_from_slice(&data[..fitting]);
+        if fitting < data.len() {
+            return Ok((bytes, true));
+        }
+    }
+    Ok((bytes, false))
+}
+
+fn is_text(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let texts = ["json", "xml", "javascript", "yaml", "toml", "x-sh", "sql", "graphql", "ecmascript"];
+    kind == "unknown type"
+        || kind.starts_with("text/")
+        || kind.strip_prefix("application/").is_some_and(|kind| {
+            texts.iter().any(|text| {
+                kind == *text || kind.ends_with(&format!("+{text}")) || kind == format!("x-{text}")
+            })
+        })
+        || kind == "image/svg+xml"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_a_page() {
+        for url in ["http://a.org", "https://a.org:8443/x?y#z", "http://[::1]/"] {
+            assert!(address(url).is_ok(), "{url}");
+        }
+        for url in [
+            "",
+            "a.org",
+            "ftp://a.org/",
+            "file:///etc/passwd",
+            "https://me:pw@a.org/",
+            "http://",
+            "https:///x",
+        ] {
+            assert_eq!(address(url).unwrap_err().kind, FaultKind::BadArguments, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_near_is_told_from_what_is_far() {
+        let near = |url: &str| is_near(&Args { url: url.into() });
+        for url in [
+            "http://localhost/",
+            "http://127.0.0.1:3000/",
+            "http://10.1.2.3/",
+            "http://169.254.169.254/latest",
+            "http://[::1]/",
+            "http://[fd00::1]/",
+            "http://router/",
+            "http://nas.local/",
+            "http://metadata.google.internal/",
+        ] {
+            assert!(near(url), "{url}");
+        }
+        assert!(!near("https://example.org/") && !near("http://93.184.216.34/"));
+    }
+
+    #[test]
+    fn a_redirect_is_seen_from_where_it_came() {
+        let base: Uri = "https://a.org:8443/x/y?z".parse().unwrap();
+        for (location, whole) in [
+            ("/q", "https://a.org:8443/q"),
+            ("q?r=1", "https://a.org:8443/x/q?r=1"),
+            ("//b.org/q", "https://b.org/q"),
+            ("http://c.org/", "http://c.org/"),
+        ] {
+            assert_eq!(joined(&base, location).unwrap().to_string(), whole, "{location}");
+        }
+        assert!(joined(&base, "gopher://x/").is_err());
+    }
+
+    #[test]
+    fn text_is_known_by_its_type() {
+        for kind in ["text/html; charset=utf-8", "application/json", "application/ld+json", "image/svg+xml"] {
+            assert!(is_text(kind), "{kind}");
+        }
+        for kind in ["image/png", "application/octet-stream", "application/zip"] {
+            assert!(!is_text(kind), "{kind}");
+        }
+    }
+}

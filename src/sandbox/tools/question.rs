@@ -1,0 +1,186 @@
+//! What to ask before a call is made: what exactly would happen, seen in the workspace as it is.
+
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::bench::{Bench, Site, floor};
+use super::commit;
+use super::edit::{self, Planned};
+use super::fault::Fault;
+use super::request::Request;
+use super::risk::Risk;
+use super::write;
+
+/// What is to be asked before a call is made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// A word for programs: `read`, `write`, `exec`, `commit` or `network`.
+    pub kind: &'static str,
+    /// A headline for people.
+    pub title: String,
+    /// What exactly is asked, in one line or as the command that would run.
+    pub summary: String,
+    /// The particulars: an object, with `risk` and `tool` in it.
+    pub details: Value,
+    /// How much harm it may do.
+    pub risk: Risk,
+}
+
+pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
+    let (kind, title, summary, mut details) = parts(request, bench).await?;
+    let risk = request.risk();
+    details["tool"] = request.tool().into();
+    details["risk"] = risk.word().into();
+    Ok(Question { kind, title, summary, details, risk })
+}
+
+/// The kind, the headline, the summary and the particulars.
+type Parts = (&'static str, String, String, Value);
+
+async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
+    let looking =
+        |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
+    Ok(match request {
+        Request::Read(args) => looking("Approve reading", &args.path, json!({ "path": args.path })),
+        Request::List(args) => {
+            let path = args.path.as_deref().unwrap_or(".");
+            looking("Approve listing", path, json!({ "path": path }))
+        }
+        Request::Search(args) => {
+            let wanted = args.pattern.as_deref().or(args.glob.as_deref()).unwrap_or_default();
+            let details = json!({ "pattern": args.pattern, "glob": args.glob, "path": args.path });
+            looking("Approve searching", wanted, details)
+        }
+        Request::Status(_) => looking("Approve git status", "git status", json!({})),
+        Request::Diff(args) => {
+            looking("Approve git diff", "git diff", json!({ "staged": args.staged, "paths": args.paths }))
+        }
+        Request::Write(args) => {
+            let args = args.clone();
+            bench.away(move |site| Ok(of_files(&[write::plan(args, site)?], site))).await?
+        }
+        Request::Edit(edit) => {
+            let edit = edit.clone();
+            bench.away(move |site| Ok(of_files(&edit::plan(&edit, site)?, site))).await?
+        }
+        Request::Exec(args) => {
+            let cwd = args.cwd.as_deref().unwrap_or(".");
+            let details =
+                json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
+            ("exec", "Approve command".to_owned(), args.command.clone(), details)
+        }
+        Request::Commit(args) => {
+            let details = commit::preview(args, bench).await?;
+            let subject = args.message.trim().lines().next().unwrap_or_default().to_owned();
+            ("commit", "Approve commit".to_owned(), subject, details)
+        }
+        Request::Fetch(args) => {
+            let (summary, details) = (format!("GET {}", args.url), json!({ "url": args.url }));
+            ("network", "Approve fetching".to_owned(), summary, details)
+        }
+    })
+}
+
+/// The question of a change of files.
+fn of_files(files: &[Planned], site: &Site) -> Parts {
+    let (mut insertions, mut deletions) = (0, 0);
+    let mut diff = String::new();
+    for file in files {
+        let (more, less) = counts(file);
+        insertions += more;
+        deletions += less;
+        diff.push_str(&unified(file));
+    }
+    let mut diff = (site.safe)(&diff);
+    let cut = floor(&diff, site.limits.diff_bytes);
+    let truncated = cut < diff.len();
+    diff.truncate(cut);
+    let (what, path) = match files {
+        [file] => (file.path.clone(), Some(&file.path)),
+        _ => (format!("{} files", files.len()), None),
+    };
+    let bytes = files.iter().filter_map(|file| file.after.as_ref()).map(Vec::len).sum::<usize>();
+    let verb = match files {
+        [Planned { before: None, .. }] => "create",
+        [Planned { after: None, .. }] => "delete",
+        _ => "change",
+    };
+    let summary = format!("{verb} {what}: {insertions} insertions, {deletions} deletions");
+    let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let details = json!({
+        "path": path, "files": names, "filesChanged": files.len(), "insertions": insertions,
+        "deletions": deletions, "bytes": bytes, "diff": diff, "diffTruncated": truncated,
+    });
+    ("write", format!("Approve writing {what}"), summary, details)
+}
+
+/// How many lines a change adds and takes away.
+pub(super) fn counts(file: &Planned) -> (usize, usize) {
+    let (before, after) = texts(file);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before, &after);
+    diff.iter_all_changes().fold((0, 0), |(more, less), change| match change.tag() {
+        similar::ChangeTag::Insert => (more + 1, less),
+        similar::ChangeTag::Delete => (more, less + 1),
+        similar::ChangeTag::Equal => (more, less),
+    })
+}
+
+fn unified(file: &Planned) -> String {
+    let (before, after) = texts(file);
+    if before.contains('\0') || after.contains('\0') {
+        return format!("binary file {}\n", file.path);
+    }
+    let name = |side: &Option<Vec<u8>>| {
+        if side.is_some() { file.path.clone() } else { "/dev/null".to_owned() }
+    };
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before, &after);
+    diff.unified_diff().context_radius(3).header(&name(&file.before), &name(&file.after)).to_string()
+}
+
+fn texts(file: &Planned) -> (String, String) {
+    let text =
+        |side: &Option<Vec<u8>>| String::from_utf8_lossy(side.as_deref().unwrap_or_default()).into_owned();
+    (text(&file.before), text(&file.after))
+}
+
+/// How long a smallest difference is looked for; after that a larger one does.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::Limits;
+    use super::*;
+
+    #[test]
+    fn a_change_is_shown_as_a_difference_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Site::test(dir.path(), Limits::default());
+        let file = planned("f", Some("one\ntwo\nthree\n"), Some("one\n2\n2b\nthree\n"));
+        let (_, title, summary, details) = of_files(&[file], &site);
+        assert_eq!(title, "Approve writing f");
+        assert_eq!(summary, "change f: 2 insertions, 1 deletions");
+        let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
+        assert_eq!((&details["diff"], &details["diffTruncated"]), (&json!(diff), &json!(false)));
+        assert_eq!(details["path"], "f");
+    }
+
+    #[test]
+    fn several_files_are_shown_together_and_a_long_difference_is_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Site::test(dir.path(), Limits { diff_bytes: 30, ..Limits::default() });
+        let files = [planned("new", None, Some("a\n")), planned("old", Some("b\n"), None)];
+        let (_, title, summary, details) = of_files(&files, &site);
+        assert_eq!(title, "Approve writing 2 files");
+        assert_eq!(summary, "change 2 files: 1 insertions, 1 deletions");
+        assert_eq!(details["files"], json!(["new", "old"]));
+        assert_eq!(details["diff"].as_str().unwrap(), "--- /dev/null\n+++ new\n@@ -0,0 ");
+        assert_eq!(details["diffTruncated"], true);
+        let binary = planned("b", None, Some("\0\n"));
+        assert_eq!(unified(&binary), "binary file b\n");
+    }
+
+    fn planned(path: &str, before: Option<&str>, after: Option<&str>) -> Planned {
+        let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+        Planned { path: path.into(), before: bytes(before), after: bytes(after) }
+    }
+}

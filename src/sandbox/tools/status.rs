@@ -1,0 +1,191 @@
+//! `sandbox_git_status`: where the repository stands.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::bench::{Bench, Items};
+use super::fault::Fault;
+use super::git::Script;
+
+pub(super) const NAME: &str = "sandbox_git_status";
+pub(super) const DESCRIPTION: &str = "Show the state of the git repository: branch, commit, what is ahead and behind, \
+    and the files that are staged, changed, untracked and in conflict.";
+
+/// The arguments: none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Args {}
+
+pub(super) async fn status(_args: &Args, bench: &Bench) -> Result<String, Fault> {
+    let printed = Script::git(&["rev-parse", "--show-prefix"])
+        .then(&[
+            "status",
+            "--porcelain=v2",
+            "-z",
+            "--branch",
+            "--untracked-files=all",
+            "--ignore-submodules=dirty",
+            "--",
+            ".",
+        ])
+        .run(bench)
+        .await?;
+    let text = String::from_utf8_lossy(&printed.bytes);
+    let (prefix, records) = text.split_once('\n').unwrap_or_default();
+    let mut state = State::new(prefix, bench.limits.entries, bench.limits.result_bytes);
+    state.read(records);
+    if printed.truncated {
+        state.cut = true;
+    }
+    Ok(state.finish().to_string())
+}
+
+/// What was read of a status so far.
+struct State<'a> {
+    prefix: &'a str,
+    about: Map<String, Value>,
+    lists: [(&'static str, Vec<Value>); 4],
+    left: Items,
+    cut: bool,
+}
+
+const STAGED: usize = 0;
+const UNSTAGED: usize = 1;
+const UNTRACKED: usize = 2;
+const CONFLICTED: usize = 3;
+
+impl<'a> State<'a> {
+    fn new(prefix: &'a str, most: usize, room: usize) -> Self {
+        let lists = ["staged", "unstaged", "untracked", "conflicted"].map(|name| (name, Vec::new()));
+        Self { prefix, about: Map::new(), lists, left: Items::new(most, room), cut: false }
+    }
+
+    /// Reads records of the second porcelain form, each ended by a NUL.
+    fn read(&mut self, text: &str) {
+        let mut records = text.split('\0');
+        while let Some(record) = records.next() {
+            let Some((kind, rest)) = record.split_once(' ') else { continue };
+            match kind {
+                "#" => self.header(rest),
+                // Codes, submodule, three modes, two names, the path.
+                "1" => self.changed(rest, 7, None),
+                // The same and how alike they are; the former path is a record of its own.
+                "2" => self.changed(rest, 8, records.next()),
+                "u" => {
+                    if let Some(path) = rest.splitn(10, ' ').last() {
+                        self.add(CONFLICTED, self.path(path).into());
+                    }
+                }
+                "?" => self.add(UNTRACKED, self.path(rest).into()),
+                _ => {}
+            }
+        }
+    }
+
+    fn header(&mut self, header: &str) {
+        let Some((name, value)) = header.split_once(' ') else { return };
+        match name {
+            "branch.oid" if value != "(initial)" => self.about("commit", value.into()),
+            "branch.head" if value != "(detached)" => self.about("branch", value.into()),
+            "branch.upstream" => self.about("upstream", value.into()),
+            "branch.ab" => {
+                if let Some((ahead, behind)) = value.split_once(' ') {
+                    let number = |text: &str| text[1..].parse::<u64>().unwrap_or(0).into();
+                    self.about("ahead", number(ahead));
+                    self.about("behind", number(behind));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn about(&mut self, name: &str, value: Value) {
+        self.about.insert(name.to_owned(), value);
+    }
+
+    fn changed(&mut self, rest: &str, fields: usize, from: Option<&str>) {
+        let (Some(codes), Some(path)) = (rest.get(..2), rest.splitn(fields + 1, ' ').nth(fields)) else {
+            return;
+        };
+        let path = self.path(path);
+        let from = from.map(|from| self.path(from));
+        for (list, code) in [STAGED, UNSTAGED].into_iter().zip(codes.chars()) {
+            let change = match code {
+                'M' => "modified",
+                'T' => "type changed",
+                'A' => "added",
+                'D' => "deleted",
+                'R' => "renamed",
+                'C' => "copied",
+                _ => continue,
+            };
+            let mut item = json!({ "path": path, "change": change });
+            if let (Some(from), 'R' | 'C') = (&from, code) {
+                item["from"] = from.as_str().into();
+            }
+            self.add(list, item);
+        }
+    }
+
+    fn add(&mut self, list: usize, item: Value) {
+        if self.left.push(item.clone()) {
+            self.lists[list].1.push(item);
+        }
+    }
+
+    /// A path of the repository as the tools of the workspace name it.
+    fn path(&self, path: &str) -> String {
+        path.strip_prefix(self.prefix).unwrap_or(path).to_owned()
+    }
+
+    fn finish(self) -> Value {
+        let (_, truncated) = self.left.finish();
+        let mut result = self.about;
+        for (name, list) in self.lists {
+            result.insert(name.to_owned(), list.into());
+        }
+        result.insert("truncated".to_owned(), (truncated || self.cut).into());
+        result.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_record_finds_its_list() {
+        let text = "# branch.oid abc\0# branch.head main\0# branch.upstream origin/main\0# branch.ab +2 -1\0\
+            1 M. N... 100644 100644 100644 a b sub/staged file\0\
+            1 .D N... 100644 100644 000000 a b sub/gone\0\
+            1 AM N... 000000 100644 100644 a b sub/both\0\
+            2 R. N... 100644 100644 100644 a b R100 sub/new\0sub/old\0\
+            u UU N... 100644 100644 100644 100644 a b c sub/fight\0? sub/fresh\0";
+        let mut state = State::new("sub/", 100, 10_000);
+        state.read(text);
+        assert_eq!(
+            state.finish(),
+            json!({
+                "commit": "abc", "branch": "main", "upstream": "origin/main", "ahead": 2, "behind": 1,
+                "staged": [
+                    { "path": "staged file", "change": "modified" },
+                    { "path": "both", "change": "added" },
+                    { "path": "new", "change": "renamed", "from": "old" },
+                ],
+                "unstaged": [
+                    { "path": "gone", "change": "deleted" }, { "path": "both", "change": "modified" },
+                ],
+                "untracked": ["fresh"], "conflicted": ["fight"], "truncated": false,
+            })
+        );
+    }
+
+    #[test]
+    fn a_long_status_is_cut_and_says_so() {
+        let mut state = State::new("", 2, 10_000);
+        state.read("? a\0? b\0? c\0");
+        let result = state.finish();
+        assert_eq!((&result["untracked"], &result["truncated"]), (&json!(["a", "b"]), &json!(true)));
+    }
+}

@@ -1,0 +1,163 @@
+//! A workspace with everything tools need, and a server that answers as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use pushd::sandbox::ground::{Ground, Reach};
+use pushd::sandbox::tools::{Bench, Fault, Limits, Network, Outcome, Question, parse, run};
+use pushd::sandbox::{Chunk, Local, RunTree};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// A workspace of its own, with a HOME of its own.
+pub(crate) struct Stage {
+    pub(crate) bench: Bench,
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["home", "work"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let config = "[user]\n\tname = Somebody\n\temail = somebody@example.org\n";
+        std::fs::write(dir.path().join("home/.gitconfig"), config).unwrap();
+        let local = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")));
+        let bench = Bench {
+            ground: Ground::open(&dir.path().join("work"), Reach::Workspace).unwrap(),
+            tree: RunTree::new(local),
+            env: vec![
+                ("PATH".into(), std::env::var_os("PATH").unwrap()),
+                ("HOME".into(), dir.path().join("home").into()),
+            ],
+            network: Network::Allowed,
+            limits: Limits::default(),
+            safe: Arc::new(str::to_owned),
+        };
+        Self { bench, dir }
+    }
+
+    /// A workspace that is a repository with one commit.
+    pub(crate) fn repository() -> Self {
+        let stage = Self::new();
+        stage.git(&["init", "-q", "-b", "main"]);
+        std::fs::write(stage.path("tracked"), "first\n").unwrap();
+        stage.git(&["add", "tracked"]);
+        stage.git(&["commit", "-q", "-m", "first"]);
+        stage
+    }
+
+    /// Makes a directory of the workspace the workspace.
+    pub(crate) fn enter(&mut self, folder: &str) {
+        self.bench.ground = Ground::open(&self.path(folder), Reach::Workspace).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join("work").join(name)
+    }
+
+    /// Uses git as a user would, and returns what it prints.
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        let output = Command::new("git")
+            .args(["-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false", "--no-pager"])
+            .args(args)
+            .current_dir(self.dir.path().join("work"))
+            .env_clear()
+            .envs(self.bench.env.iter().cloned())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) async fn run(&self, tool: &str, args: Value) -> Outcome {
+        run(parse(tool, &args.to_string()).unwrap(), &self.bench, mpsc::channel(1).0).await
+    }
+
+    /// The result of a call that succeeds and has parts.
+    pub(crate) async fn json(&self, tool: &str, args: Value) -> Value {
+        let outcome = self.run(tool, args).await;
+        assert_eq!(outcome.fault, None);
+        serde_json::from_str(&outcome.text).unwrap()
+    }
+
+    pub(crate) async fn exec(&self, args: Value) -> (Outcome, String) {
+        let (out, mut heard) = mpsc::channel::<Chunk>(4);
+        let listen = async {
+            let mut printed = Vec::new();
+            while let Some(chunk) = heard.recv().await {
+                printed.extend_from_slice(&chunk.bytes);
+            }
+            String::from_utf8(printed).unwrap()
+        };
+        let request = parse("sandbox_exec", &args.to_string()).unwrap();
+        tokio::join!(run(request, &self.bench, out), listen)
+    }
+
+    pub(crate) async fn question(&self, tool: &str, args: Value) -> Result<Question, Fault> {
+        parse(tool, &args.to_string()).unwrap().question(&self.bench).await
+    }
+}
+
+/// A server on loopback that answers each path as it is told; nothing at all to be silent.
+pub(crate) struct Server {
+    address: String,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(answer: impl Fn(&str) -> String + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut silent = Vec::new();
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                let mut stream = stream.unwrap();
+                let answer = answer(&asked(&stream));
+                if answer.is_empty() {
+                    silent.push(stream);
+                    continue;
+                }
+                // Whoever has read enough goes away before the end.
+                let _left = stream.write_all(answer.as_bytes());
+                let _left = stream.shutdown(Shutdown::Write);
+                let _left = stream.read(&mut [0]);
+            }
+        });
+        Self { address, over, thread: Some(thread) }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _woken = TcpStream::connect(&self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// The path of a request.
+fn asked(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    first.split(' ').nth(1).unwrap_or_default().to_owned()
+}
