@@ -164,7 +164,8 @@ pub(super) fn arguments(args: &str) -> Value {
 /// Judges what is wrong with the last, unended line of an answer: what begins well was cut.
 pub(super) fn at_the_end(error: ModelError) -> ModelError {
     let rest = error.detail.as_deref().unwrap_or_default();
-    let begun = ["data: ", "event: ", "id: ", "retry: "].iter().any(|field| field.starts_with(rest));
+    let begun = !rest.is_empty()
+        && ["data: ", "event: ", "id: ", "retry: "].iter().any(|field| field.starts_with(rest));
     if error.kind == Kind::Garbage && (rest.starts_with('{') || begun) { cut() } else { error }
 }
 

@@ -2,22 +2,32 @@
 //!
 //! A provider is asked for one turn at a time and told journaled facts alone, so that it can be asked again after a
 //! restart. It reports what it says and which tools it wants used, and does nothing itself.
+//!
+//! Models on servers stand behind [`registry::Models`]: a server speaks one of the [`dialect`]s, a turn is asked in the
+//! terms of [`model`] and comes back as an [`Answering`]. Retries, circuit breakers, keys and time limits are theirs.
 
+mod answering;
 mod anthropic;
 pub mod breaker;
+mod circuit;
 mod complaint;
 pub mod dialect;
 pub mod error;
+mod http;
+pub mod keys;
 pub mod limits;
 mod lines;
 pub mod model;
 mod ollama;
 mod openai;
+pub mod place;
 pub mod playbook;
+pub mod registry;
 mod reports;
 pub mod retry;
 #[cfg(test)]
 mod samples;
+mod target;
 mod turn;
 
 use std::future::Future;
@@ -25,6 +35,7 @@ use std::pin::Pin;
 
 use crate::kernel::effect::Turn;
 
+pub use answering::Answering;
 pub use reports::{Gone, Mint, Question, Reported, Reports};
 
 /// A turn under way; it ends early, and quietly, when nobody listens any more.

@@ -1,0 +1,300 @@
+//! A turn that is being asked: retries until the first piece, then pieces as they come.
+//!
+//! Nothing runs behind it: it moves only while it is asked for the next pieces, and dropping it closes the stream.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::CONTENT_TYPE;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::info;
+
+use super::circuit::Pass;
+use super::dialect::Reader;
+use super::error::{Kind, ModelError};
+use super::http::{broken, read_body, silent};
+use super::model::{Piece, Request, Stop, TurnEnd, Usage};
+use super::retry::Decision;
+use super::target::Target;
+
+/// A turn that is being asked of a model.
+pub struct Answering(State);
+
+type Opening = Pin<Box<dyn Future<Output = Result<Open, ModelError>> + Send>>;
+
+enum State {
+    Opening(Opening),
+    Open(Box<Open>),
+    Ended(TurnEnd),
+    Failed(ModelError, TurnEnd),
+}
+
+impl Answering {
+    /// Prepares a turn; nothing is sent before the first pieces are asked for.
+    pub(super) fn new(target: Arc<Target>, request: &Request) -> Self {
+        let body = target.dialect.body(request, target.habits()).to_string();
+        // The same for every attempt, and different for every turn of a conversation.
+        let label = format!("call_{}", request.entries.len());
+        let model = request.model.clone();
+        Self(State::Opening(Box::pin(open(target, Bytes::from(body), model, label))))
+    }
+
+    /// Waits for the next pieces; `None` is the end of the turn.
+    ///
+    /// Text that arrived together comes as one piece. It may be dropped while it waits and called again. After an
+    /// error it gives the same error again.
+    pub async fn next(&mut self) -> Result<Option<Vec<Piece>>, ModelError> {
+        loop {
+            let step = match &mut self.0 {
+                State::Opening(opening) => match opening.as_mut().await {
+                    Ok(open) => {
+                        self.0 = State::Open(Box::new(open));
+                        continue;
+                    }
+                    Err(error) => Err((error, unfinished())),
+                },
+                State::Open(open) => match open.next().await {
+                    Ok(Some(pieces)) => return Ok(Some(pieces)),
+                    Ok(None) => Ok(open.reader.end()),
+                    Err(error) => Err((error, open.reader.end())),
+                },
+                State::Ended(_) => return Ok(None),
+                State::Failed(error, _) => return Err(error.clone()),
+            };
+            self.settle(step);
+        }
+    }
+
+    /// Returns what is known of the end: all of it after the last pieces, what was spent so far before.
+    pub fn end(&self) -> TurnEnd {
+        match &self.0 {
+            State::Opening(_) => unfinished(),
+            State::Open(open) => open.reader.end(),
+            State::Ended(end) => end.clone(),
+            State::Failed(_, end) => end.clone(),
+        }
+    }
+
+    fn settle(&mut self, step: Result<TurnEnd, (ModelError, TurnEnd)>) {
+        let over = match step {
+            Ok(end) => State::Ended(end),
+            Err((error, end)) => State::Failed(error, end),
+        };
+        if let State::Open(open) = std::mem::replace(&mut self.0, over) {
+            match &self.0 {
+                State::Failed(error, _) => open.pass.failed(error),
+                State::Ended(_) => {
+                    open.pass.succeeded();
+                    give_back(open.body);
+                }
+                State::Opening(_) => {}
+                State::Open(_) => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Answering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Answering").finish_non_exhaustive()
+    }
+}
+
+/// An answer that comes in.
+struct Open {
+    target: Arc<Target>,
+    pass: Pass,
+    body: Incoming,
+    reader: Reader,
+    /// What was read before anybody asked for it.
+    ready: Vec<Piece>,
+    /// What went wrong after that.
+    failed: Option<ModelError>,
+    over: Over,
+    silent_at: Instant,
+}
+
+/// Whether the body has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    No,
+    Yes,
+}
+
+impl Open {
+    async fn next(&mut self) -> Result<Option<Vec<Piece>>, ModelError> {
+        loop {
+            if !self.ready.is_empty() {
+                return Ok(Some(std::mem::take(&mut self.ready)));
+            }
+            if let Some(error) = self.failed.take() {
+                return Err(self.target.hide(error));
+            }
+            if self.over == Over::Yes || self.reader.is_done() {
+                return Ok(None);
+            }
+            match timeout_at(self.silent_at, self.body.frame()).await {
+                Ok(frame) => self.take(frame),
+                Err(_) => self.failed = Some(silent(self.target.limits.silence)),
+            }
+            self.gather().await;
+        }
+    }
+
+    /// Takes what has arrived together with the last frame, without waiting for more.
+    async fn gather(&mut self) {
+        for _ in 0..TOGETHER {
+            if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
+                return;
+            }
+            let frame = poll_fn(|context| match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(frame) => Poll::Ready(Some(frame)),
+                Poll::Pending => Poll::Ready(None),
+            });
+            match frame.await {
+                Some(frame) => self.take(frame),
+                None => return,
+            }
+        }
+    }
+
+    fn take(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {
+        let outcome = match frame {
+            Some(Ok(frame)) => {
+                self.silent_at = Instant::now() + self.target.limits.silence;
+                frame.data_ref().map_or(Ok(()), |data| self.reader.feed(data, &mut self.ready))
+            }
+            Some(Err(error)) => Err(broken(&error)),
+            None => {
+                self.over = Over::Yes;
+                self.reader.finish(&mut self.ready)
+            }
+        };
+        self.failed = outcome.err();
+    }
+}
+
+/// Asks until an answer begins, or until asking again is of no use.
+async fn open(target: Arc<Target>, body: Bytes, model: String, label: String) -> Result<Open, ModelError> {
+    let mut before: Option<ModelError> = None;
+    for attempt in 1.. {
+        let pass = match (target.circuit.admit(), before) {
+            (Ok(pass), _) => pass,
+            (Err(_), Some(error)) => return Err(error),
+            (Err(wait), None) => return Err(left_alone(&target, wait)),
+        };
+        let error = match try_once(&target, &body, &model, &label, pass).await {
+            Ok(open) => return Ok(open),
+            Err(error) => target.hide(error),
+        };
+        match target.limits.retry.after(attempt, error.clone(), chance()) {
+            Decision::Wait(pause) => {
+                info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "asking the model again");
+                sleep(pause).await;
+            }
+            Decision::GiveUp(error) => return Err(error),
+        }
+        before = Some(error);
+    }
+    Err(before.unwrap_or_else(|| silent(Duration::ZERO)))
+}
+
+/// Asks once, up to the first piece.
+async fn try_once(
+    target: &Arc<Target>,
+    body: &Bytes,
+    model: &str,
+    label: &str,
+    pass: Pass,
+) -> Result<Open, ModelError> {
+    let asked = Instant::now();
+    let response = match send(target, body, model).await {
+        Ok(response) => response,
+        Err(error) => {
+            pass.failed(&error);
+            return Err(error);
+        }
+    };
+    let mut open = Open {
+        target: Arc::clone(target),
+        pass,
+        body: response.into_body(),
+        reader: Reader::new(target.dialect, target.limits.turn, label),
+        ready: Vec::new(),
+        failed: None,
+        over: Over::No,
+        silent_at: asked + target.limits.first_byte,
+    };
+    match open.next().await {
+        Ok(pieces) => {
+            open.pass.answered();
+            open.ready = pieces.unwrap_or_default();
+            Ok(open)
+        }
+        Err(error) => {
+            open.pass.failed(&error);
+            Err(error)
+        }
+    }
+}
+
+/// Sends the question and looks at the head of the answer.
+async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Incoming>, ModelError> {
+    let call = target.call(target.dialect.chat_path(), Some(body.clone()))?;
+    let response = target.pool.send(call, target.limits.first_byte).await?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    if !status.is_success() {
+        // What it says is worth less than that it fails.
+        let said = read_body(response, ERROR_BYTES, target.limits.lookup).await.unwrap_or_default();
+        return Err(target.refusal(status, &headers, &said, model));
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("text/html") {
+        let said = read_body(response, ERROR_BYTES, target.limits.lookup).await.unwrap_or_default();
+        let place = &target.place.base;
+        let message = format!("{} answered with a web page; is {place} its base URL?", target.name);
+        return Err(ModelError::garbage(message, &said));
+    }
+    Ok(response)
+}
+
+fn left_alone(target: &Target, wait: Duration) -> ModelError {
+    let message = format!(
+        "{} at {} failed too often in a row and is left alone; it is tried again in {} s",
+        target.name,
+        target.place.base,
+        wait.as_secs_f64().ceil()
+    );
+    ModelError { retry_after: Some(wait), ..ModelError::new(Kind::CircuitOpen, message) }
+}
+
+/// Reads the end of a whole answer's body in passing, so that its connection can be used again.
+fn give_back(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    let rest = async move { while let Some(Ok(_)) = body.frame().await {} };
+    tokio::spawn(timeout(GIVE_BACK, rest));
+}
+
+fn chance() -> f64 {
+    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
+}
+
+fn unfinished() -> TurnEnd {
+    TurnEnd { stop: Stop::Other("unfinished".to_owned()), usage: Usage::default(), carry: None }
+}
+
+/// How many frames are taken at once that have arrived together.
+const TOGETHER: usize = 256;
+/// How much of an answer is read that says what went wrong.
+const ERROR_BYTES: usize = 64 * 1024;
+/// How long the end of an answer's body may take after the answer is whole.
+const GIVE_BACK: Duration = Duration::from_secs(1);

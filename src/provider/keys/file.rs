@@ -1,0 +1,73 @@
+//! The file of keys: `keys.toml`, one line a provider, readable by its owner alone.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::{Key, KeyError, os};
+
+/// Looks up one provider's key; no file is no key.
+pub(super) fn find(path: &Path, provider: &str) -> Result<Option<Key>, KeyError> {
+    let Some(table) = read(path)? else { return Ok(None) };
+    match table.get(provider) {
+        None => Ok(None),
+        Some(Value::String(written)) => Ok(Key::new(written)),
+        Some(
+            Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_)
+            | Value::Array(_)
+            | Value::Table(_),
+        ) => Err(malformed(path, format!("the key of {provider} is no text"))),
+    }
+}
+
+/// Puts one provider's key in, whole or not at all.
+pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyError> {
+    let mut table = read(path)?.unwrap_or_default();
+    table.insert(provider.to_owned(), Value::String(key.expose().to_owned()));
+    let text = format!("# Keys of model providers; for the eyes of their owner alone.\n{table}");
+    let io = |action| move |source| KeyError::Io { action, path: path.to_owned(), source };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io("make the folder of"))?;
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let written = os::private(&draft).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let outcome = written.and_then(|()| fs::rename(&draft, path));
+    if outcome.is_err() {
+        // Whatever is left of it must not stay; that it cannot be removed is no worse than what is reported.
+        drop(fs::remove_file(&draft));
+    }
+    outcome.map_err(io("write"))
+}
+
+fn read(path: &Path) -> Result<Option<Table>, KeyError> {
+    let io = |action| move |source| KeyError::Io { action, path: path.to_owned(), source };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io("open")(error)),
+    };
+    let about = file.metadata().map_err(io("look at"))?;
+    if !os::is_private(&about) {
+        return Err(KeyError::Exposed(path.to_owned()));
+    }
+    if about.len() > FILE_BYTES {
+        return Err(malformed(path, format!("it has more than {FILE_BYTES} bytes")));
+    }
+    let text = std::io::read_to_string(file).map_err(io("read"))?;
+    let table = text.parse::<Table>().map_err(|error| malformed(path, error.message().to_owned()))?;
+    Ok(Some(table))
+}
+
+fn malformed(path: &Path, reason: String) -> KeyError {
+    KeyError::Malformed { path: path.to_owned(), reason }
+}
+
+/// How large the file may be.
+const FILE_BYTES: u64 = 1024 * 1024;

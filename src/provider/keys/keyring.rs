@@ -1,0 +1,40 @@
+//! The system's keyring, by the means that the system itself brings: no library of it is linked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Key, os};
+
+/// The system's keyring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keyring {
+    /// The program that speaks to it, where one does; `None` is the system's usual one.
+    pub program: Option<PathBuf>,
+    /// How long it may take: it may ask its user to open it.
+    pub within: Duration,
+}
+
+impl Default for Keyring {
+    fn default() -> Self {
+        Self { program: None, within: Duration::from_secs(20) }
+    }
+}
+
+impl Keyring {
+    /// Looks up one provider's key; a system without a keyring has none.
+    pub(super) async fn find(&self, provider: &str) -> Result<Option<Key>, String> {
+        let found = os::find(self.program.as_deref(), provider);
+        let found = tokio::time::timeout(self.within, found).await.map_err(|_| self.slow())??;
+        Ok(found.as_deref().and_then(Key::new))
+    }
+
+    /// Puts one provider's key in.
+    pub(super) async fn store(&self, provider: &str, key: &Key) -> Result<(), String> {
+        let stored = os::store(self.program.as_deref(), provider, key.expose());
+        tokio::time::timeout(self.within, stored).await.map_err(|_| self.slow())?
+    }
+
+    fn slow(&self) -> String {
+        format!("it did not answer within {} s", self.within.as_secs())
+    }
+}

@@ -1,0 +1,84 @@
+//! Files of the user's profile, and the credential manager of Windows.
+//!
+//! A file in the profile can be read by its user and by administrators, as its folder is set; its rights are not
+//! looked at.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{ERROR_NOT_FOUND, GetLastError};
+use windows_sys::Win32::Security::Credentials::{
+    CRED_PERSIST_LOCAL_MACHINE, CRED_TYPE_GENERIC, CREDENTIALW, CredFree, CredReadW, CredWriteW,
+};
+
+/// Opens a fresh file.
+pub(super) fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Takes a file as private, as the user's profile is.
+pub(super) fn is_private(_about: &Metadata) -> bool {
+    true
+}
+
+/// Asks the credential manager.
+pub(super) async fn find(_program: Option<&Path>, provider: &str) -> Result<Option<String>, String> {
+    let name = wide(&format!("push/{provider}"));
+    let mut found: *mut CREDENTIALW = ptr::null_mut();
+    // SAFETY: `name` ends with a zero and outlives the call; `found` is set to a credential only on success.
+    #[expect(unsafe_code, reason = "the credential manager has no other door")]
+    let read = unsafe { CredReadW(name.as_ptr(), CRED_TYPE_GENERIC, 0, &raw mut found) };
+    if read == 0 {
+        let error = last_error();
+        return if error == ERROR_NOT_FOUND { Ok(None) } else { Err(format!("system error {error}")) };
+    }
+    // SAFETY: `found` was set by a successful call and is freed once, after its bytes were copied.
+    #[expect(unsafe_code, reason = "the credential belongs to the system until it is freed")]
+    let bytes = unsafe {
+        let credential = &*found;
+        let bytes = if credential.CredentialBlob.is_null() {
+            Vec::new()
+        } else {
+            std::slice::from_raw_parts(credential.CredentialBlob, credential.CredentialBlobSize as usize)
+                .to_vec()
+        };
+        CredFree(found.cast());
+        bytes
+    };
+    String::from_utf8(bytes).map(Some).map_err(|_| "it gave no text".to_owned())
+}
+
+/// Puts a key into the credential manager.
+pub(super) async fn store(_program: Option<&Path>, provider: &str, key: &str) -> Result<(), String> {
+    let mut name = wide(&format!("push/{provider}"));
+    let mut user = wide(provider);
+    let mut secret = key.as_bytes().to_vec();
+    let size = u32::try_from(secret.len()).map_err(|_| "the key is too long".to_owned())?;
+    let credential = CREDENTIALW {
+        Type: CRED_TYPE_GENERIC,
+        TargetName: name.as_mut_ptr(),
+        UserName: user.as_mut_ptr(),
+        CredentialBlob: secret.as_mut_ptr(),
+        CredentialBlobSize: size,
+        Persist: CRED_PERSIST_LOCAL_MACHINE,
+        ..CREDENTIALW::default()
+    };
+    // SAFETY: all pointers lead to buffers that outlive the call, and the texts end with a zero.
+    #[expect(unsafe_code, reason = "the credential manager has no other door")]
+    let written = unsafe { CredWriteW(&raw const credential, 0) };
+    if written == 0 { Err(format!("system error {}", last_error())) } else { Ok(()) }
+}
+
+fn last_error() -> u32 {
+    // SAFETY: it reads a number of the calling thread.
+    #[expect(unsafe_code, reason = "the reason of a failed call is kept there")]
+    unsafe {
+        GetLastError()
+    }
+}
+
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain([0]).collect()
+}

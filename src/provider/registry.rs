@@ -1,0 +1,355 @@
+//! The models that sessions may ask: settings of providers, one pool of connections, one circuit breaker a server.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::answering::Answering;
+use super::breaker;
+use super::circuit::Circuit;
+use super::dialect::Dialect;
+use super::error::{Kind, ModelError};
+use super::http::{Pool, read_body};
+use super::keys::{AskKeyring, Found, Keyring, Keys};
+use super::limits::Limits;
+use super::model::Request;
+use super::place::Place;
+use super::target::Target;
+
+/// The variables of the client's environment; keys and places among them.
+pub type Environment = BTreeMap<String, String>;
+
+/// What is set about one provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What its server speaks.
+    pub dialect: Dialect,
+    /// Where it is, if not at the usual place; the client's environment comes before it.
+    pub base_url: Option<String>,
+    /// What is sent with every request besides; never shown, as it may hold secrets.
+    pub headers: Vec<(String, String)>,
+    /// The model that is asked when a session names none.
+    pub model: Option<String>,
+    /// How large a context Ollama is to make for its model; without, it uses its own.
+    pub context_tokens: Option<u32>,
+}
+
+impl Settings {
+    /// Sets nothing but what the server speaks.
+    pub const fn new(dialect: Dialect) -> Self {
+        Self { dialect, base_url: None, headers: Vec::new(), model: None, context_tokens: None }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Settings")
+            .field("dialect", &self.dialect)
+            .field("base_url", &self.base_url)
+            .field("headers", &headers)
+            .field("model", &self.model)
+            .field("context_tokens", &self.context_tokens)
+            .finish()
+    }
+}
+
+/// The models that sessions may ask.
+#[derive(Debug)]
+pub struct Models {
+    settings: BTreeMap<String, Settings>,
+    keys: Keys,
+    limits: Limits,
+    pool: Arc<Pool>,
+    circuits: Mutex<BTreeMap<(String, String), Arc<Circuit>>>,
+}
+
+/// What is known of one server's circuit breaker, for metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CircuitReport {
+    /// The provider.
+    pub provider: String,
+    /// Its base URL.
+    pub base_url: String,
+    /// What the breaker does with questions.
+    pub state: breaker::State,
+    /// What it has counted.
+    pub counts: breaker::Counts,
+}
+
+/// An Ollama that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningOllama {
+    /// Where.
+    pub base_url: String,
+    /// Which version it says it is.
+    pub version: String,
+    /// The models it has.
+    pub models: Vec<String>,
+}
+
+impl Models {
+    /// Knows the three usual providers and those that are set; keys are kept in `folder`.
+    pub fn new(
+        settings: BTreeMap<String, Settings>,
+        folder: PathBuf,
+        keyring: Keyring,
+        limits: Limits,
+    ) -> Self {
+        let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
+        let mut all = BTreeMap::from(usual);
+        all.extend(settings);
+        Self {
+            settings: all,
+            keys: Keys::new(folder, keyring),
+            limits,
+            pool: Arc::new(Pool::new(limits.connect)),
+            circuits: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Makes a provider ready to be asked, with the session's own environment.
+    ///
+    /// `model` is what the session chose; without, the provider's own setting holds.
+    pub async fn resolve(
+        &self,
+        provider: &str,
+        model: Option<&str>,
+        environment: &Environment,
+    ) -> Result<Ready, ModelError> {
+        let settings = self.settings(provider)?;
+        let target = self.target(provider, settings, environment).await?;
+        if let Some(model) = model.or(settings.model.as_deref()).filter(|model| !model.is_empty()) {
+            return Ok(Ready { target: Arc::new(target), model: model.to_owned() });
+        }
+        let known = match list(&target).await {
+            Ok(models) if !models.is_empty() => format!("; it has {}", some_of(&models)),
+            Ok(_) => "; it has none yet".to_owned(),
+            Err(_) => String::new(),
+        };
+        let message =
+            format!("no model of {provider} is chosen: name one with --model, or set its model{known}");
+        Err(ModelError::new(Kind::NotConfigured, message))
+    }
+
+    /// Lists the models that a provider's server has.
+    pub async fn list(&self, provider: &str, environment: &Environment) -> Result<Vec<String>, ModelError> {
+        let settings = self.settings(provider)?;
+        let target = self.target(provider, settings, environment).await?;
+        list(&target).await
+    }
+
+    /// Looks whether an Ollama runs, where the environment says or at the usual place.
+    pub async fn find_ollama(&self, environment: &Environment) -> Option<RunningOllama> {
+        let name = Dialect::Ollama.name();
+        let settings = self.settings(name).ok()?;
+        let target = self.target(name, settings, environment).await.ok()?;
+        let version = ask(&target, "/api/version").await.ok()?;
+        let version: Value = serde_json::from_slice(&version).ok()?;
+        let version = version.get("version")?.as_str()?.to_owned();
+        let models = list(&target).await.unwrap_or_default();
+        Some(RunningOllama { base_url: target.place.base, version, models })
+    }
+
+    /// Returns the names of all providers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.settings.keys().map(String::as_str)
+    }
+
+    /// Returns where keys are kept.
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Returns what is known of every server's circuit breaker.
+    pub fn circuits(&self) -> Vec<CircuitReport> {
+        let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = |((provider, base_url), circuit): (&(String, String), &Arc<Circuit>)| {
+            let (state, counts) = circuit.look();
+            CircuitReport { provider: provider.clone(), base_url: base_url.clone(), state, counts }
+        };
+        circuits.iter().map(report).collect()
+    }
+
+    fn settings(&self, provider: &str) -> Result<&Settings, ModelError> {
+        self.settings.get(provider).ok_or_else(|| {
+            let known: Vec<&str> = self.names().collect();
+            let message = format!("there is no provider {provider:?}; known are {}", known.join(", "));
+            ModelError::new(Kind::NotConfigured, message)
+        })
+    }
+
+    async fn target(
+        &self,
+        provider: &str,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<Target, ModelError> {
+        let place = place(provider, settings, environment)?;
+        let advice = self.advice(provider);
+        let key = self.key(provider, &place, environment).await?;
+        if key.is_none() && place.wants_key() {
+            let message = format!("{provider} has no key: {advice}");
+            return Err(ModelError::new(Kind::NotConfigured, message));
+        }
+        Ok(Target {
+            name: provider.to_owned(),
+            dialect: settings.dialect,
+            headers: headers(provider, &settings.headers)?,
+            key,
+            key_advice: advice,
+            context_tokens: settings.context_tokens,
+            limits: self.limits,
+            pool: Arc::clone(&self.pool),
+            circuit: self.circuit(provider, &place),
+            place,
+        })
+    }
+
+    async fn key(
+        &self,
+        provider: &str,
+        place: &Place,
+        environment: &Environment,
+    ) -> Result<Option<Found>, ModelError> {
+        // A server on this machine rarely wants a key, and a keyring takes its time to answer.
+        let keyring = if place.is_here() { AskKeyring::No } else { AskKeyring::Yes };
+        let found = self.keys.find(provider, &key_variable(provider), environment, keyring).await;
+        found.map_err(|error| {
+            let message = format!("the key of {provider} cannot be looked up: {error}");
+            ModelError::new(Kind::NotConfigured, message)
+        })
+    }
+
+    /// Says how a provider's key is set.
+    fn advice(&self, provider: &str) -> String {
+        format!(
+            "set {} in your shell, or write `{provider} = \"…\"` into {} (mode 600)",
+            key_variable(provider),
+            self.keys.path().display()
+        )
+    }
+
+    fn circuit(&self, provider: &str, place: &Place) -> Arc<Circuit> {
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        if circuits.len() >= CIRCUITS {
+            // Places come from clients, who may name any number of them.
+            circuits.retain(|_, circuit| {
+                Arc::strong_count(circuit) > 1 || circuit.look().0 != breaker::State::Closed
+            });
+        }
+        let named = (provider.to_owned(), place.base.clone());
+        Arc::clone(circuits.entry(named).or_insert_with(|| Arc::new(Circuit::new(self.limits.breaker))))
+    }
+}
+
+/// A provider that can be asked.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    target: Arc<Target>,
+    model: String,
+}
+
+impl Ready {
+    /// Asks for one turn; [`Request::model`] names the model, mostly [`Ready::model`].
+    ///
+    /// Nothing is sent before the first pieces are waited for.
+    pub fn ask(&self, request: &Request) -> Answering {
+        Answering::new(Arc::clone(&self.target), request)
+    }
+
+    /// Returns the model that was chosen.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Returns the provider's name.
+    pub fn provider(&self) -> &str {
+        &self.target.name
+    }
+
+    /// Returns where its server is.
+    pub fn base_url(&self) -> &str {
+        &self.target.place.base
+    }
+}
+
+/// Returns the variable that holds a provider's key.
+pub fn key_variable(provider: &str) -> String {
+    format!("{}_API_KEY", variable_name(provider))
+}
+
+/// Returns the variable that holds a provider's place.
+pub fn place_variable(provider: &str) -> String {
+    match provider {
+        "ollama" => "OLLAMA_HOST".to_owned(),
+        _ => format!("{}_BASE_URL", variable_name(provider)),
+    }
+}
+
+fn variable_name(provider: &str) -> String {
+    let letter =
+        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+    provider.chars().map(letter).collect()
+}
+
+fn place(provider: &str, settings: &Settings, environment: &Environment) -> Result<Place, ModelError> {
+    let variable = place_variable(provider);
+    let (source, written) = match (environment.get(&variable), &settings.base_url) {
+        (Some(written), _) if !written.trim().is_empty() => (variable, written),
+        (_, Some(written)) => (format!("the base URL of {provider}"), written),
+        (_, None) => return Ok(Place::usual(settings.dialect)),
+    };
+    Place::read(settings.dialect, written)
+        .map_err(|reason| ModelError::new(Kind::NotConfigured, format!("{source} cannot be used: {reason}")))
+}
+
+fn headers(
+    provider: &str,
+    written: &[(String, String)],
+) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
+    let unusable = |name: &str| {
+        let message = format!("the header {name:?} of {provider} cannot be sent as it is set");
+        ModelError::new(Kind::NotConfigured, message)
+    };
+    let header = |(name, value): &(String, String)| {
+        let header = HeaderName::try_from(name).map_err(|_| unusable(name))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| unusable(name))?;
+        value.set_sensitive(true);
+        Ok((header, value))
+    };
+    written.iter().map(header).collect()
+}
+
+async fn list(target: &Target) -> Result<Vec<String>, ModelError> {
+    let body = ask(target, target.dialect.models_path()).await?;
+    target.dialect.models(&body).ok_or_else(|| {
+        let place = &target.place.base;
+        let message = format!("{} gave no list of models; is {place} its base URL?", target.name);
+        target.hide(ModelError::garbage(message, &body))
+    })
+}
+
+/// Asks a question that needs no model.
+async fn ask(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
+    let within = target.limits.lookup;
+    let response = target.pool.send(target.call(path, None)?, within).await?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = read_body(response, target.limits.turn.line_bytes, within).await?;
+    if status.is_success() { Ok(body) } else { Err(target.refusal(status, &headers, &body, "")) }
+}
+
+fn some_of(models: &[String]) -> String {
+    let shown: Vec<&str> = models.iter().take(SHOWN).map(String::as_str).collect();
+    let more = models.len().saturating_sub(SHOWN);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}
+
+/// How many servers' breakers are remembered before those that matter least are forgotten.
+const CIRCUITS: usize = 64;
+/// How many models a sentence names.
+const SHOWN: usize = 8;

@@ -1,0 +1,112 @@
+//! A server that keeps failing is left alone, and found again when it is back.
+
+use std::time::Duration;
+
+use pushd::provider::breaker::{Policy, State};
+use pushd::provider::dialect::Dialect;
+use pushd::provider::error::Kind;
+use pushd::provider::limits::Limits;
+use pushd::provider::registry::{CircuitReport, place_variable};
+use pushd::provider::retry;
+
+use crate::model::{Fault, ModelServer, Reply, fault, say};
+use crate::world::{World, limits, question, said, speaks};
+
+pub(crate) async fn a_circuit_opens_after_failures_and_asks_nobody(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), []);
+    for _ in 0..3 {
+        assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::Failed);
+    }
+    let error = world.ask().await.failed_after(&[]);
+    assert_eq!((error.kind, error.retryable), (Kind::CircuitOpen, true));
+    assert!(error.retry_after.is_some_and(|wait| wait > Duration::from_secs(500)), "{error:?}");
+    assert!(error.message.contains("failed too often in a row"), "{error}");
+    assert_eq!(world.seen().len(), 3);
+    let report = circuit(&world);
+    assert_eq!(report.provider, dialect.name());
+    assert_eq!(report.base_url, world.server.base_url(speaks(dialect)));
+    assert_eq!((report.state, report.counts.opened, report.counts.refused), (State::Open, 1, 1));
+}
+
+pub(crate) async fn a_circuit_closes_when_the_server_is_back(dialect: Dialect) {
+    let world = opened(dialect).await;
+    world.server.script([Reply::says("back")]);
+    assert_eq!(circuit(&world).state, State::HalfOpen);
+    assert_eq!(world.ask().await.whole(), [said("back")]);
+    let report = circuit(&world);
+    assert_eq!((report.state, report.counts.failures_in_a_row), (State::Closed, 0));
+}
+
+pub(crate) async fn a_failed_probe_keeps_the_circuit_open(dialect: Dialect) {
+    let world = opened(dialect).await;
+    assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::Failed);
+    assert_eq!(circuit(&world).counts.opened, 2);
+}
+
+pub(crate) async fn a_dropped_probe_makes_room_for_another(dialect: Dialect) {
+    let world = opened(dialect).await;
+    world.server.script([Reply::Never, Reply::says("back")]);
+    let ready = world.ready().await;
+    let mut probe = ready.ask(&question());
+    tokio::select! {
+        outcome = probe.next() => panic!("nobody answered, and yet: {outcome:?}"),
+        () = async { while world.seen().len() < 4 { tokio::task::yield_now().await } } => {}
+    }
+    assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::CircuitOpen, "one probe at a time");
+    drop(probe);
+    assert_eq!(world.ask().await.whole(), [said("back")]);
+}
+
+pub(crate) async fn wrong_keys_open_no_circuit(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), []);
+    for status in [401, 400, 404, 429, 401, 403] {
+        world.server.script([Reply::status(status, "")]);
+        assert_ne!(world.ask().await.failed_after(&[]).kind, Kind::CircuitOpen);
+    }
+    assert_eq!((circuit(&world).state, world.seen().len()), (State::Closed, 6));
+}
+
+pub(crate) async fn answers_that_are_cut_open_the_circuit(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), []);
+    world.server.usually(Reply::turn([say("one"), fault(Fault::Cut)]));
+    for _ in 0..3 {
+        assert_eq!(world.ask().await.failed_after(&[said("one")]).kind, Kind::Cut);
+    }
+    assert_eq!(circuit(&world).state, State::Open);
+}
+
+pub(crate) async fn each_place_has_a_circuit_of_its_own(dialect: Dialect) {
+    let mut world = World::with(dialect, brief(LONG), []);
+    for _ in 0..3 {
+        world.ask().await.failed_after(&[]);
+    }
+    let other = ModelServer::start();
+    other.script([Reply::says("here")]);
+    world.environment.insert(place_variable(dialect.name()), other.base_url(speaks(dialect)));
+    assert_eq!(world.ask().await.whole(), [said("here")]);
+    let mut states: Vec<State> = world.models.circuits().iter().map(|report| report.state).collect();
+    states.sort_by_key(|state| state.name());
+    assert_eq!(states, [State::Closed, State::Open]);
+}
+
+/// A world whose circuit has opened and may be tried again at once.
+async fn opened(dialect: Dialect) -> World {
+    let world = World::with(dialect, brief(Duration::ZERO), []);
+    for _ in 0..3 {
+        world.ask().await.failed_after(&[]);
+    }
+    world
+}
+
+fn circuit(world: &World) -> CircuitReport {
+    world.models.circuits().remove(0)
+}
+
+/// Limits under which nothing is asked again, and three failures are enough.
+fn brief(pause: Duration) -> Limits {
+    let usual = limits();
+    let retry = retry::Policy { attempts: 1, ..usual.retry };
+    Limits { retry, breaker: Policy { failures: 3, pause }, ..usual }
+}
+
+const LONG: Duration = Duration::from_secs(600);

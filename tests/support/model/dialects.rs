@@ -1,0 +1,285 @@
+//! Turns in the words of each dialect.
+
+use serde_json::{Value, json};
+
+use super::Speaks;
+use super::script::{End, Fault, Spent, Step, Turn};
+
+/// What is sent next.
+#[derive(Debug)]
+pub(super) enum Out {
+    Event(Vec<u8>),
+    Fault(Fault),
+}
+
+/// Which dialect a path belongs to.
+pub(super) fn spoken_at(path: &str) -> Option<Speaks> {
+    match path {
+        "/api/chat" => Some(Speaks::Ollama),
+        "/v1/chat/completions" => Some(Speaks::OpenAi),
+        "/v1/messages" => Some(Speaks::Anthropic),
+        _ => None,
+    }
+}
+
+/// What the body of an answer is said to be.
+pub(super) fn content_type(speaks: Speaks) -> &'static str {
+    match speaks {
+        Speaks::Ollama => "application/x-ndjson",
+        Speaks::OpenAi | Speaks::Anthropic => "text/event-stream",
+    }
+}
+
+/// Puts a turn into words, the faults where they stand.
+pub(super) fn encode(speaks: Speaks, turn: &Turn) -> Vec<Out> {
+    let mut out = match speaks {
+        Speaks::Ollama => Vec::new(),
+        Speaks::OpenAi => vec![Out::Event(b": a comment\n\n".to_vec())],
+        Speaks::Anthropic => vec![message_start(turn.spent)],
+    };
+    let mut blocks = Blocks::default();
+    for (index, step) in turn.steps.iter().enumerate() {
+        match (step, speaks) {
+            (Step::Fault(Fault::Error { kind, message }), _) => out.push(error(speaks, kind, message)),
+            (Step::Fault(fault), _) => out.push(Out::Fault(fault.clone())),
+            (step, Speaks::Ollama) => out.push(ollama(step)),
+            (step, Speaks::OpenAi) => out.extend(openai(index, step)),
+            (step, Speaks::Anthropic) => out.extend(blocks.step(step)),
+        }
+    }
+    if speaks == Speaks::Anthropic {
+        out.extend(blocks.close());
+    }
+    out.extend(end(speaks, turn));
+    out
+}
+
+/// An event that says so many bytes of text.
+pub(super) fn huge(speaks: Speaks, bytes: usize) -> Vec<u8> {
+    said(speaks, &"x".repeat(bytes))
+}
+
+/// An event that says this.
+pub(super) fn said(speaks: Speaks, text: &str) -> Vec<u8> {
+    let step = Step::Say(text.to_owned());
+    let out = match speaks {
+        Speaks::Ollama => ollama(&step),
+        Speaks::OpenAi => openai(0, &step).remove(0),
+        Speaks::Anthropic => event(
+            &json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } }),
+        ),
+    };
+    match out {
+        Out::Event(bytes) => bytes,
+        Out::Fault(fault) => panic!("a text became {fault:?}"),
+    }
+}
+
+fn ollama(step: &Step) -> Out {
+    let message = match step {
+        Step::Say(text) => json!({ "role": "assistant", "content": text }),
+        Step::Think(text) => json!({ "role": "assistant", "content": "", "thinking": text }),
+        Step::Call { id, tool, args, .. } => {
+            let arguments: Value = serde_json::from_str(args).unwrap_or_else(|_| args.as_str().into());
+            let call = json!({ "id": id, "function": { "name": tool, "arguments": arguments } });
+            json!({ "role": "assistant", "content": "", "tool_calls": [call] })
+        }
+        Step::Fault(fault) => return Out::Fault(fault.clone()),
+    };
+    line(
+        &json!({ "model": "test-model", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false }),
+    )
+}
+
+fn openai(index: usize, step: &Step) -> Vec<Out> {
+    let chunk = |delta: Value| {
+        event(&json!({
+            "id": "chatcmpl-test",
+            "object": "chat.completion.chunk",
+            "model": "test-model",
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": null }],
+        }))
+    };
+    match step {
+        Step::Say(text) => vec![chunk(json!({ "content": text }))],
+        Step::Think(text) => vec![chunk(json!({ "content": null, "reasoning_content": text }))],
+        Step::Call { id, tool, args, fragment } => {
+            let head = json!({ "index": index, "id": id, "type": "function", "function": { "name": tool, "arguments": "" } });
+            let mut out = vec![chunk(json!({ "tool_calls": [head] }))];
+            out.extend(fragments(args, *fragment).into_iter().map(|part| {
+                chunk(json!({ "tool_calls": [{ "index": index, "function": { "arguments": part } }] }))
+            }));
+            out
+        }
+        Step::Fault(fault) => vec![Out::Fault(fault.clone())],
+    }
+}
+
+/// The blocks of an answer of messages: text and thinking go on in the block they are in.
+#[derive(Default)]
+struct Blocks {
+    count: usize,
+    open: Option<&'static str>,
+}
+
+impl Blocks {
+    fn step(&mut self, step: &Step) -> Vec<Out> {
+        match step {
+            Step::Say(text) => {
+                let mut out = self.enter("text", json!({ "type": "text", "text": "" }));
+                out.push(self.delta(json!({ "type": "text_delta", "text": text })));
+                out
+            }
+            Step::Think(text) => {
+                let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+                let mut out = self.enter("thinking", block);
+                out.push(self.delta(json!({ "type": "thinking_delta", "thinking": text })));
+                out
+            }
+            Step::Call { id, tool, args, fragment } => {
+                let mut out = self.close();
+                out.extend(
+                    self.enter(
+                        "tool_use",
+                        json!({ "type": "tool_use", "id": id, "name": tool, "input": {} }),
+                    ),
+                );
+                for part in fragments(args, *fragment) {
+                    out.push(self.delta(json!({ "type": "input_json_delta", "partial_json": part })));
+                }
+                out.extend(self.close());
+                out
+            }
+            Step::Fault(fault) => vec![Out::Fault(fault.clone())],
+        }
+    }
+
+    fn enter(&mut self, kind: &'static str, block: Value) -> Vec<Out> {
+        if self.open == Some(kind) {
+            return Vec::new();
+        }
+        let mut out = self.close();
+        self.open = Some(kind);
+        self.count += 1;
+        out.push(event(
+            &json!({ "type": "content_block_start", "index": self.count - 1, "content_block": block }),
+        ));
+        out
+    }
+
+    fn close(&mut self) -> Vec<Out> {
+        let Some(kind) = self.open.take() else { return Vec::new() };
+        let mut out = Vec::new();
+        if kind == "thinking" {
+            out.push(self.delta(json!({ "type": "signature_delta", "signature": "signed" })));
+        }
+        out.push(event(&json!({ "type": "content_block_stop", "index": self.count - 1 })));
+        out
+    }
+
+    fn delta(&self, delta: Value) -> Out {
+        event(&json!({ "type": "content_block_delta", "index": self.count - 1, "delta": delta }))
+    }
+}
+
+fn message_start(spent: Option<Spent>) -> Out {
+    let usage = spent.map(|spent| {
+        json!({
+            "input_tokens": spent.fresh,
+            "cache_read_input_tokens": spent.cache_read,
+            "cache_creation_input_tokens": spent.cache_write,
+            "output_tokens": 1,
+        })
+    });
+    event(
+        &json!({ "type": "message_start", "message": { "id": "msg_test", "role": "assistant", "content": [], "usage": usage } }),
+    )
+}
+
+fn end(speaks: Speaks, turn: &Turn) -> Vec<Out> {
+    let spent = turn.spent;
+    match speaks {
+        Speaks::Ollama => {
+            let mut last = json!({ "model": "test-model", "message": { "role": "assistant", "content": "" }, "done": true });
+            last["done_reason"] = match turn.end {
+                End::Done | End::Calls => "stop".into(),
+                End::Length => "length".into(),
+                End::Refused => "refused".into(),
+            };
+            if let Some(spent) = spent {
+                last["prompt_eval_count"] = (spent.fresh + spent.cache_read + spent.cache_write).into();
+                last["eval_count"] = spent.output.into();
+            }
+            vec![line(&last)]
+        }
+        Speaks::OpenAi => {
+            let reason = match turn.end {
+                End::Done => "stop",
+                End::Calls => "tool_calls",
+                End::Length => "length",
+                End::Refused => "content_filter",
+            };
+            let mut out =
+                vec![event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))];
+            out.extend(spent.map(|spent| {
+                event(&json!({
+                    "choices": [],
+                    "usage": {
+                        "prompt_tokens": spent.fresh + spent.cache_read + spent.cache_write,
+                        "completion_tokens": spent.output,
+                        "prompt_tokens_details": { "cached_tokens": spent.cache_read, "cache_write_tokens": spent.cache_write },
+                        "cost": spent.dollars,
+                    },
+                }))
+            }));
+            out.push(Out::Event(b"data: [DONE]\n\n".to_vec()));
+            out
+        }
+        Speaks::Anthropic => {
+            let reason = match turn.end {
+                End::Done => "end_turn",
+                End::Calls => "tool_use",
+                End::Length => "max_tokens",
+                End::Refused => "refusal",
+            };
+            let usage = spent.map(|spent| json!({ "output_tokens": spent.output }));
+            vec![
+                event(
+                    &json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": usage }),
+                ),
+                event(&json!({ "type": "message_stop" })),
+            ]
+        }
+    }
+}
+
+fn error(speaks: Speaks, kind: &str, message: &str) -> Out {
+    match speaks {
+        Speaks::Ollama => line(&json!({ "error": { "type": kind, "message": message } })),
+        Speaks::OpenAi => event(&json!({ "error": { "type": kind, "message": message, "code": null } })),
+        Speaks::Anthropic => {
+            event(&json!({ "type": "error", "error": { "type": kind, "message": message } }))
+        }
+    }
+}
+
+fn line(value: &Value) -> Out {
+    Out::Event(format!("{value}\n").into_bytes())
+}
+
+fn event(value: &Value) -> Out {
+    let named = value.get("type").and_then(Value::as_str).map(|name| format!("event: {name}\n"));
+    Out::Event(format!("{}data: {value}\n\n", named.unwrap_or_default()).into_bytes())
+}
+
+/// Cuts a text into parts of so many bytes, and no character in two.
+fn fragments(text: &str, bytes: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for letter in text.chars() {
+        match parts.last_mut() {
+            Some(last) if last.is_empty() || last.len() + letter.len_utf8() <= bytes => last.push(letter),
+            Some(_) | None => parts.push(letter.to_string()),
+        }
+    }
+    parts
+}

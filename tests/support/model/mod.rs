@@ -1,0 +1,157 @@
+//! A model's server for tests: speaks three dialects on a free port of this machine, says what it was told to say, and
+//! fails in whatever way it was told to.
+//!
+//! It runs in a thread of its own and ends with its handle. What it was asked is kept, to be looked at.
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod dialects;
+mod script;
+mod serve;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
+
+/// A language that the server speaks, told apart by the path of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Ollama,
+    OpenAi,
+    Anthropic,
+}
+
+/// What the server was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// By name in small letters.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The JSON of the body; null if there was none.
+    pub(crate) body: Value,
+}
+
+/// A running server.
+pub(crate) struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the connections of a server have in common.
+pub(crate) struct Shared {
+    script: Mutex<VecDeque<Reply>>,
+    /// What is said when the script is over.
+    usual: Mutex<Option<Reply>>,
+    seen: Mutex<Vec<Seen>>,
+    connections: watch::Sender<usize>,
+    hangups: watch::Sender<usize>,
+    models: Mutex<Vec<String>>,
+}
+
+impl ModelServer {
+    /// Starts a server with nothing to say.
+    pub(crate) fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::new());
+        let (stop, stopped) = oneshot::channel();
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    () = serve::listen(listener, for_thread) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Adds to what is said, one reply a question.
+    pub(crate) fn script(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.shared.script.lock().unwrap().extend(replies);
+    }
+
+    /// Sets what is said when the script is over.
+    pub(crate) fn usually(&self, reply: Reply) {
+        *self.shared.usual.lock().unwrap() = Some(reply);
+    }
+
+    /// Sets which models the server has.
+    pub(crate) fn has_models(&self, names: &[&str]) {
+        *self.shared.models.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// The address without any path.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The base URL that a client of the dialect is given.
+    pub(crate) fn base_url(&self, speaks: Speaks) -> String {
+        match speaks {
+            Speaks::Ollama => self.url(),
+            Speaks::OpenAi => format!("{}/v1", self.url()),
+            Speaks::Anthropic => self.url(),
+        }
+    }
+
+    /// What the server was asked so far, oldest first.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().unwrap().clone()
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        *self.shared.connections.borrow()
+    }
+
+    /// Waits until this many clients have closed their connection in the middle of an answer.
+    pub(crate) async fn hangups(&self, count: usize) {
+        self.shared.hangups.subscribe().wait_for(|seen| *seen >= count).await.unwrap();
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            drop(stop.send(()));
+        }
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            script: Mutex::default(),
+            usual: Mutex::default(),
+            seen: Mutex::default(),
+            connections: watch::Sender::new(0),
+            hangups: watch::Sender::new(0),
+            models: Mutex::new(vec!["test-model".to_owned()]),
+        }
+    }
+
+    fn next_reply(&self) -> Reply {
+        let scripted = self.script.lock().unwrap().pop_front();
+        scripted
+            .or_else(|| self.usual.lock().unwrap().clone())
+            .unwrap_or_else(|| Reply::status(500, r#"{"error":{"message":"the script is over"}}"#))
+    }
+}

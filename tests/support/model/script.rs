@@ -1,0 +1,176 @@
+//! What the server is told to say, in no dialect's words.
+
+use std::time::Duration;
+
+/// The answer to one question.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    /// A model's turn.
+    Turn(Turn),
+    /// Something else than success, or a body that is no turn.
+    Plain { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// Bytes that are no HTTP.
+    NotHttp,
+    /// Nothing at all, for ever.
+    Never,
+    /// The head of a success, and then nothing.
+    HeadOnly,
+    /// The connection is closed without an answer.
+    HangUp,
+    /// The connection is reset without an answer.
+    Reset,
+}
+
+/// A model's turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) end: End,
+    pub(crate) spent: Option<Spent>,
+    pub(crate) delivery: Delivery,
+}
+
+/// A step of a turn.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// A token of text.
+    Say(String),
+    /// A token of thinking.
+    Think(String),
+    /// A call, its arguments in fragments of so many bytes where the dialect has fragments.
+    Call { id: String, tool: String, args: String, fragment: usize },
+    /// Something that goes wrong.
+    Fault(Fault),
+}
+
+/// What goes wrong in the middle of a turn.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// The connection is closed between two events.
+    Cut,
+    /// The connection is closed inside a character.
+    CutInsideCharacter,
+    /// The connection is reset.
+    Reset,
+    /// The body ends as it should, but the turn does not.
+    EndEarly,
+    /// Nothing more comes.
+    Stall,
+    /// An event that cannot be read.
+    Garbage,
+    /// A line of so many bytes.
+    HugeLine(usize),
+    /// The server says that something is wrong.
+    Error { kind: String, message: String },
+}
+
+/// Why the model stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Done,
+    Calls,
+    Length,
+    Refused,
+}
+
+/// What the turn cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    /// Without what came from the cache or went into it.
+    pub(crate) fresh: u64,
+    pub(crate) cache_read: u64,
+    pub(crate) cache_write: u64,
+    pub(crate) output: u64,
+    pub(crate) dollars: f64,
+}
+
+/// How the bytes are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// An event a chunk and a write.
+    Events,
+    /// A byte a chunk.
+    Bytes,
+    /// An event a chunk, as many in a write as fit: as fast as the socket takes them.
+    Fast,
+    /// An event a chunk, with a pause before each.
+    Paced(Duration),
+    /// No chunks: the end of the connection is the end of the body.
+    UntilClose,
+}
+
+impl Reply {
+    /// A turn of one text.
+    pub(crate) fn says(text: &str) -> Self {
+        Self::turn([Step::Say(text.to_owned())])
+    }
+
+    /// A turn of steps that ends as such a turn does.
+    pub(crate) fn turn(steps: impl IntoIterator<Item = Step>) -> Self {
+        let steps: Vec<Step> = steps.into_iter().collect();
+        let calls = steps.iter().any(|step| matches!(step, Step::Call { .. }));
+        let end = if calls { End::Calls } else { End::Done };
+        Self::Turn(Turn { steps, end, spent: None, delivery: Delivery::Events })
+    }
+
+    /// A status with a body of JSON.
+    pub(crate) fn status(status: u16, body: &str) -> Self {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Self::Plain { status, headers, body: body.as_bytes().to_vec() }
+    }
+
+    /// The same with another header.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        match &mut self {
+            Self::Plain { headers, .. } => {
+                headers.retain(|(known, _)| known != name);
+                headers.push((name.to_owned(), value.to_owned()));
+            }
+            other => panic!("{other:?} has no headers of its own"),
+        }
+        self
+    }
+
+    /// The same turn with another end.
+    pub(crate) fn ends(self, end: End) -> Self {
+        self.with(|turn| turn.end = end)
+    }
+
+    /// The same turn with its cost.
+    pub(crate) fn spends(self, spent: Spent) -> Self {
+        self.with(|turn| turn.spent = Some(spent))
+    }
+
+    /// The same turn, delivered in another way.
+    pub(crate) fn delivered(self, delivery: Delivery) -> Self {
+        self.with(|turn| turn.delivery = delivery)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Turn)) -> Self {
+        match &mut self {
+            Self::Turn(turn) => change(turn),
+            other => panic!("{other:?} is no turn"),
+        }
+        self
+    }
+}
+
+/// A token of text.
+pub(crate) fn say(text: &str) -> Step {
+    Step::Say(text.to_owned())
+}
+
+/// A token of thinking.
+pub(crate) fn think(text: &str) -> Step {
+    Step::Think(text.to_owned())
+}
+
+/// A call with whole arguments.
+pub(crate) fn call(id: &str, tool: &str, args: &str) -> Step {
+    Step::Call { id: id.to_owned(), tool: tool.to_owned(), args: args.to_owned(), fragment: usize::MAX }
+}
+
+/// Something that goes wrong.
+pub(crate) fn fault(fault: Fault) -> Step {
+    Step::Fault(fault)
+}
