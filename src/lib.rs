@@ -6,6 +6,7 @@
 //! - [`adapter`]: protocols, as translations of lines into commands and of events into lines.
 //! - [`journal`]: what is kept, in SQLite.
 //! - [`transport`]: how lines travel; nothing of what is in them.
+//! - [`agent`]: how a model works through a run.
 //! - [`provider`]: who answers a message.
 //! - [`sandbox`]: where tools run.
 //! - [`redact`]: the one place where text becomes safe to keep or show.
@@ -16,6 +17,7 @@
 //! - [`observe`]: what the daemon writes down about itself.
 
 pub mod adapter;
+pub mod agent;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -1,0 +1,236 @@
+//! Conversations, folded from events.
+
+use super::*;
+use crate::kernel::event::{Budget, Compaction, Fault, Found, Message, Used};
+use crate::kernel::id::{Fingerprint, Json};
+use crate::kernel::time::Now;
+
+#[test]
+fn a_conversation_is_told_in_the_order_that_servers_want() {
+    let mut context = Context::default();
+    context.fold(&user(1, "fix it"));
+    said(&mut context, 2, "looking", Some("the file"));
+    said(&mut context, 9, "done", None);
+    context.fold(&ended(20, RunOutcome::Success));
+    context.fold(&user(21, "thanks"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(
+        kinds(&entries),
+        ["user: fix it", "assistant: looking +1", "fine: the file", "assistant: done +0", "user: thanks"]
+    );
+}
+
+#[test]
+fn a_result_stands_with_its_call_whatever_was_said_in_between() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    context.fold(&taken(2, Vec::new()));
+    context.fold(&intended(3, "c1", "read"));
+    context.fold(&intended(4, "c2", "read"));
+    let steering = crate::kernel::event::Steering {
+        message: MessageId::new("s"),
+        text: "left".into(),
+        fingerprint: Fingerprint(1),
+        by: "cli".into(),
+    };
+    context.fold(&event(5, EventKind::Steered(Box::new(steering))));
+    context.fold(&settled(6, "c2", Ending::Done, "two"));
+    context.fold(&settled(7, "c1", Ending::Failed, "one"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(
+        kinds(&entries),
+        ["user: go", "assistant:  +2", "failed: E: broken\none", "fine: two", "user: left"]
+    );
+}
+
+#[test]
+fn a_text_that_was_cut_and_said_again_counts_once() {
+    for cut in [
+        EventKind::RunRecovered { found: Found::Working },
+        EventKind::Warned { code: TURN_CUT.into(), message: "cut".into(), detail: None },
+    ] {
+        let mut context = Context::default();
+        context.fold(&user(1, "go"));
+        context.fold(&event(2, EventKind::Said { text: "half a".into() }));
+        context.fold(&event(3, cut));
+        context.fold(&event(4, EventKind::Said { text: "the whole".into() }));
+        context.fold(&taken(5, Vec::new()));
+        let entries = context.entries(&BTreeMap::new(), Results::Whole);
+        assert_eq!(kinds(&entries), ["user: go", "assistant: the whole +0"]);
+    }
+}
+
+#[test]
+fn what_a_run_left_unfinished_is_told_as_such() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    context.fold(&event(2, EventKind::Said { text: "half a".into() }));
+    context.fold(&ended(3, RunOutcome::Cancelled));
+    context.fold(&user(4, "again"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    let expected = [
+        "user: go",
+        "assistant: half a [interrupted] +0",
+        "user: [The run before was cancelled: over]\n\nagain",
+    ];
+    assert_eq!(kinds(&entries), expected);
+}
+
+#[test]
+fn calls_that_wait_are_taken_off_when_they_are_intended() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
+    context.fold(&taken(2, vec![wanted("write"), wanted("exec")]));
+    context.fold(&intended(3, "c0", "read"));
+    assert_eq!(context.pending().count(), 2);
+    context.fold(&intended(4, "c1", "write"));
+    assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["exec"]);
+    context.fold(&event(5, EventKind::RunRecovered { found: Found::Working }));
+    assert_eq!(context.pending().count(), 1, "a restart does not forget them");
+    context.fold(&ended(6, RunOutcome::Denied));
+    assert_eq!(context.pending().count(), 0);
+}
+
+#[test]
+fn a_raised_budget_is_no_part_of_the_conversation() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    context.fold(&taken(2, Vec::new()));
+    context.fold(&intended(3, "b", RAISE_BUDGET));
+    context.fold(&settled(4, "b", Ending::Done, "raised"));
+    assert_eq!(kinds(&context.entries(&BTreeMap::new(), Results::Whole)), ["user: go"]);
+}
+
+#[test]
+fn a_summary_takes_the_place_of_what_precedes_it_also_when_the_rest_is_read_alone() {
+    let mut whole = Context::default();
+    let mut part = Context::default();
+    whole.fold(&user(1, "old"));
+    said(&mut whole, 2, "older", None);
+    for context in [&mut whole, &mut part] {
+        said(context, 12, "new", Some("r"));
+        let compaction = Compaction { summary: "S".into(), kept_from: Seq::new(12), tokens_before: 9 };
+        context.fold(&event(20, EventKind::Compacted(Box::new(compaction))));
+    }
+    assert_eq!(whole, part);
+    let entries = kinds(&whole.entries(&BTreeMap::new(), Results::Whole));
+    assert!(entries[0].ends_with("word by word:\n\nS"), "{entries:?}");
+    assert_eq!(entries[1..], ["assistant: new +1", "fine: r"]);
+}
+
+#[test]
+fn messages_are_told_as_they_were_sent_where_that_is_known() {
+    let mut context = Context::default();
+    context.fold(&user(1, "use [REDACTED]"));
+    let whole = BTreeMap::from([(MessageId::new("m1"), "use hunter2".to_owned())]);
+    assert_eq!(kinds(&context.entries(&whole, Results::Whole)), ["user: use hunter2"]);
+}
+
+#[test]
+fn older_results_are_trimmed_and_the_newest_are_not() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    for turn in 0..UNTRIMMED as u64 + 2 {
+        said(&mut context, 10 + turn * 10, "step", Some(&"z".repeat(5_000)));
+    }
+    let lengths: Vec<usize> = context
+        .entries(&BTreeMap::new(), Results::Trimmed)
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Result { text, .. } => Some(text.len()),
+            Entry::User(_) | Entry::Assistant { .. } => None,
+        })
+        .collect();
+    assert_eq!(lengths.iter().filter(|length| **length == 5_000).count(), UNTRIMMED);
+    assert!(lengths[0] < 2_100 && lengths[1] < 2_100, "{lengths:?}");
+    assert!(context.tokens(0, Results::Trimmed) + 1_000 < context.tokens(0, Results::Whole));
+}
+
+#[test]
+fn what_the_server_counted_is_believed_and_the_rest_estimated() {
+    let mut context = Context::default();
+    context.fold(&user(1, &"x".repeat(4_000)));
+    let used = Used { input: 70, output: 7, ..Used::default() };
+    let taken = Taken { used, ..Taken::default() };
+    context.fold(&event(2, EventKind::TurnTaken(Box::new(taken))));
+    assert_eq!(context.tokens(1_000, Results::Whole), 77);
+    context.fold(&user(3, &"x".repeat(400)));
+    assert_eq!(context.tokens(1_000, Results::Whole), 77 + 108);
+}
+
+/// A message that begins a run.
+pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
+    let message = Message {
+        message: MessageId::new(format!("m{seq}")),
+        text: text.into(),
+        criteria: Vec::new(),
+        time_limit: None,
+        budget: Budget::default(),
+        fingerprint: Fingerprint(1),
+        by: "cli".into(),
+    };
+    event(seq, EventKind::RunStarted(Box::new(message)))
+}
+
+/// A turn of the model, with a call if there is a result.
+pub(in crate::agent) fn said(context: &mut Context, seq: u64, text: &str, result: Option<&str>) {
+    context.fold(&event(seq, EventKind::Said { text: text.into() }));
+    context.fold(&taken(seq + 1, Vec::new()));
+    if let Some(result) = result {
+        let call = format!("call-{seq}");
+        context.fold(&intended(seq + 2, &call, "read"));
+        context.fold(&settled(seq + 3, &call, Ending::Done, result));
+    }
+}
+
+fn kinds(entries: &[Entry]) -> Vec<String> {
+    let kind = |entry: &Entry| match entry {
+        Entry::User(text) => format!("user: {text}"),
+        Entry::Assistant { carry: _, said, calls } => format!("assistant: {said} +{}", calls.len()),
+        Entry::Result { text, outcome: Outcome::Fine, .. } => format!("fine: {text}"),
+        Entry::Result { text, outcome: Outcome::Failed, .. } => format!("failed: {text}"),
+    };
+    entries.iter().map(kind).collect()
+}
+
+fn event(seq: u64, kind: EventKind) -> Event {
+    Event { seq: Seq::new(seq), at: Now(seq), run: None, kind }
+}
+
+fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
+    event(seq, EventKind::TurnTaken(Box::new(Taken { pending, ..Taken::default() })))
+}
+
+fn intended(seq: u64, call: &str, tool: &str) -> Event {
+    let (call, args) = (CallId::new(call), Json::new("{}"));
+    let intention = Intention { call, tool: tool.into(), args, purpose: Purpose::Work };
+    event(seq, EventKind::CallIntended(Box::new(intention)))
+}
+
+fn settled(seq: u64, call: &str, ending: Ending, text: &str) -> Event {
+    let fault = Fault { kind: "E".into(), retryable: false, message: "broken".into(), detail: None };
+    let settlement = Settlement {
+        call: CallId::new(call),
+        tool: "read".into(),
+        purpose: Purpose::Work,
+        millis: 1,
+        ending,
+        exit_code: None,
+        text: text.into(),
+        fault: (ending == Ending::Failed).then_some(fault),
+    };
+    event(seq, EventKind::CallSettled(Box::new(settlement)))
+}
+
+fn ended(seq: u64, outcome: RunOutcome) -> Event {
+    let report = RunReport {
+        outcome,
+        reason: None,
+        summary: "over".into(),
+        checks: Vec::new(),
+        checks_asked: 0,
+        exit_code: 0,
+    };
+    event(seq, EventKind::RunEnded(Box::new(report)))
+}

@@ -1,0 +1,249 @@
+//! One turn of a model, as a state machine: what it says goes in, what is to be done comes out.
+
+use std::time::Duration;
+
+use crate::kernel::effect::Finish;
+use crate::kernel::event::{Fault, Outcome};
+use crate::provider::error::{Kind, ModelError};
+use crate::provider::model::{Piece, Stop, TurnEnd, Wanted};
+
+/// A turn under way.
+#[derive(Debug, Default)]
+pub struct Taking {
+    /// The last text, as far as it is needed for the run's summary.
+    last: String,
+    speaking: bool,
+    /// Whether anything came of this try.
+    begun: bool,
+    calls: Vec<Wanted>,
+    tries: u32,
+    compacted: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act {
+    /// Pass on a piece of text.
+    Say(String),
+    /// Pass on a piece of reasoning.
+    Think(String),
+    /// End the text.
+    EndText,
+    /// Keep what the turn used, and use these tools.
+    Use(TurnEnd, Vec<Wanted>),
+    /// Keep what the turn used, and end the provider's part of the run.
+    Finish(Option<TurnEnd>, Finish),
+    /// Say that the turn was cut, and ask again after a while.
+    AskAgain(ModelError, Duration),
+    /// Make the conversation shorter and ask again.
+    Compact,
+}
+
+impl Taking {
+    /// Takes a piece of what the model says.
+    pub fn piece(&mut self, piece: Piece) -> Option<Act> {
+        self.begun = true;
+        match piece {
+            Piece::Said(text) if text.is_empty() => None,
+            Piece::Said(text) => {
+                if !self.speaking {
+                    self.last.clear();
+                }
+                self.speaking = true;
+                let room = SUMMARY_BYTES.saturating_sub(self.last.len());
+                self.last.extend(text.chars().take(room));
+                Some(Act::Say(text))
+            }
+            Piece::Thought(text) => (!text.is_empty()).then_some(Act::Think(text)),
+            Piece::Call(wanted) => {
+                self.calls.push(wanted);
+                None
+            }
+        }
+    }
+
+    /// Takes the end of the turn.
+    pub fn end(&mut self, end: TurnEnd) -> Vec<Act> {
+        let mut acts = Vec::new();
+        let spoke = std::mem::take(&mut self.speaking);
+        if spoke {
+            acts.push(Act::EndText);
+        }
+        let calls = std::mem::take(&mut self.calls);
+        acts.push(match (&end.stop, calls.is_empty()) {
+            (_, false) => Act::Use(end, calls),
+            (Stop::Done | Stop::Calls, true) if spoke => Act::Finish(Some(end), success(&self.last)),
+            (Stop::Done | Stop::Calls, true) => match self.again(empty()) {
+                Act::Finish(_, finish) => Act::Finish(Some(end), finish),
+                other => other,
+            },
+            (Stop::Length, true) => Act::Finish(Some(end), failed("MODEL_LENGTH", LENGTH)),
+            (Stop::Refused, true) => Act::Finish(Some(end), failed("MODEL_REFUSED", REFUSED)),
+            (Stop::Other(word), true) => {
+                let finish = failed("MODEL_STOPPED", &format!("the model stopped: {word}"));
+                Act::Finish(Some(end), finish)
+            }
+        });
+        acts
+    }
+
+    /// Takes the news that the turn cannot be gone on with.
+    pub fn fail(&mut self, error: ModelError) -> Act {
+        self.calls.clear();
+        if error.kind == Kind::ContextTooLong && !self.compacted {
+            self.compacted = true;
+            return Act::Compact;
+        }
+        // Before anything has come, asking again was tried already.
+        if std::mem::take(&mut self.begun) && error.retryable {
+            return self.again(error);
+        }
+        Act::Finish(None, gave_up(error))
+    }
+
+    fn again(&mut self, error: ModelError) -> Act {
+        self.begun = false;
+        self.speaking = false;
+        self.tries += 1;
+        if self.tries > TRIES {
+            return Act::Finish(None, gave_up(error));
+        }
+        let pause = error.retry_after.unwrap_or(PAUSE * (1 << self.tries.min(6)));
+        Act::AskAgain(error, pause)
+    }
+}
+
+fn success(last: &str) -> Finish {
+    let line = last.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("done");
+    Finish { outcome: Outcome::Success, reason: None, summary: line.to_owned(), fault: None }
+}
+
+fn failed(kind: &str, message: &str) -> Finish {
+    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.to_owned(), detail: None };
+    finish(fault)
+}
+
+/// Says why the model could not be asked, or did not answer.
+pub fn gave_up(error: ModelError) -> Finish {
+    let ModelError { kind, retryable, message, detail, retry_after: _ } = error;
+    finish(Fault { kind: kind.code().to_owned(), retryable, message, detail })
+}
+
+fn finish(fault: Fault) -> Finish {
+    Finish {
+        outcome: Outcome::Failed,
+        reason: Some(fault.kind.to_lowercase()),
+        summary: fault.message.clone(),
+        fault: Some(fault),
+    }
+}
+
+fn empty() -> ModelError {
+    let message = "the model answered nothing".to_owned();
+    ModelError { kind: Kind::Garbage, retryable: true, message, detail: None, retry_after: None }
+}
+
+const LENGTH: &str = "the model reached its limit on length before it was done";
+const REFUSED: &str = "the model, or its server, declined to answer";
+/// How often a turn that was cut is asked for again.
+const TRIES: u32 = 3;
+/// How long is waited before the first of them; it doubles.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How much of the last text is looked at for the run's summary.
+const SUMMARY_BYTES: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::model::Usage;
+
+    #[test]
+    fn a_text_is_passed_on_and_ends_the_run() {
+        let mut taking = Taking::default();
+        assert_eq!(taking.piece(Piece::Thought("hm".into())), Some(Act::Think("hm".into())));
+        assert_eq!(taking.piece(Piece::Said("\nDone".into())), Some(Act::Say("\nDone".into())));
+        assert_eq!(taking.piece(Piece::Said(".\nMore".into())), Some(Act::Say(".\nMore".into())));
+        let acts = taking.end(end(Stop::Done));
+        assert_eq!(acts[0], Act::EndText);
+        let Act::Finish(Some(_), finish) = &acts[1] else { panic!("{acts:?}") };
+        assert_eq!((finish.outcome, finish.summary.as_str()), (Outcome::Success, "Done."));
+    }
+
+    #[test]
+    fn calls_are_used_when_the_turn_is_whole_whatever_the_server_calls_its_end() {
+        for stop in [Stop::Calls, Stop::Done, Stop::Length, Stop::Other("x".into())] {
+            let mut taking = Taking::default();
+            assert_eq!(taking.piece(Piece::Call(wanted())), None);
+            assert_eq!(taking.end(end(stop.clone())), [Act::Use(end(stop), vec![wanted()])]);
+        }
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_is_asked_for_again_and_nothing_of_it_is_used() {
+        let mut taking = Taking::default();
+        for tries in 1..=TRIES {
+            taking.piece(Piece::Said("half a".into()));
+            taking.piece(Piece::Call(wanted()));
+            let Act::AskAgain(_, pause) = taking.fail(error(Kind::Cut)) else { panic!("try {tries}") };
+            assert_eq!(pause, PAUSE * (1 << tries));
+        }
+        taking.piece(Piece::Said("half".into()));
+        let Act::Finish(None, finish) = taking.fail(error(Kind::Cut)) else { panic!("it gives up") };
+        assert_eq!(finish.reason.as_deref(), Some("provider_cut"));
+        assert_eq!(finish.fault.map(|fault| fault.retryable), Some(true));
+        let mut taking = Taking::default();
+        taking.piece(Piece::Call(wanted()));
+        taking.fail(error(Kind::Cut));
+        taking.piece(Piece::Said("whole".into()));
+        assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::EndText, Act::Finish(..)]));
+    }
+
+    #[test]
+    fn what_failed_before_anything_came_is_not_tried_again_here() {
+        let mut taking = Taking::default();
+        assert!(matches!(taking.fail(error(Kind::Unreachable)), Act::Finish(None, _)));
+        let mut taking = Taking::default();
+        taking.piece(Piece::Said("x".into()));
+        assert!(matches!(taking.fail(error(Kind::Garbage)), Act::Finish(None, _)));
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_made_shorter_once() {
+        let mut taking = Taking::default();
+        assert_eq!(taking.fail(error(Kind::ContextTooLong)), Act::Compact);
+        assert!(matches!(taking.fail(error(Kind::ContextTooLong)), Act::Finish(None, _)));
+    }
+
+    #[test]
+    fn an_answer_that_is_empty_refused_or_cut_by_its_length_is_no_success() {
+        for (stop, reason) in [
+            (Stop::Length, "model_length"),
+            (Stop::Refused, "model_refused"),
+            (Stop::Other("y".into()), "model_stopped"),
+        ] {
+            let mut taking = Taking::default();
+            taking.piece(Piece::Said("text".into()));
+            let acts = taking.end(end(stop));
+            let Some(Act::Finish(Some(_), finish)) = acts.last() else { panic!("{acts:?}") };
+            assert_eq!((finish.outcome, finish.reason.as_deref()), (Outcome::Failed, Some(reason)));
+        }
+        let mut taking = Taking::default();
+        for _ in 0..TRIES {
+            assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::AskAgain(..)]));
+        }
+        assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::Finish(Some(_), _)]));
+    }
+
+    fn wanted() -> Wanted {
+        Wanted { id: "1".into(), tool: "t".into(), args: "{}".into() }
+    }
+
+    fn end(stop: Stop) -> TurnEnd {
+        TurnEnd { stop, usage: Usage::default(), carry: None }
+    }
+
+    fn error(kind: Kind) -> ModelError {
+        let retryable = kind.retryable();
+        ModelError { kind, retryable, message: "m".into(), detail: None, retry_after: None }
+    }
+}
