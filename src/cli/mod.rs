@@ -19,6 +19,7 @@ mod exit;
 mod holdings;
 mod ids;
 mod input;
+mod junit;
 mod log;
 mod message;
 #[cfg(unix)]
@@ -39,6 +40,7 @@ mod send;
 mod sessions;
 mod show;
 mod steer;
+mod store;
 mod view;
 mod wait;
 
