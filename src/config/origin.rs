@@ -39,7 +39,7 @@ pub enum Origin {
         line: usize,
     },
     /// A variable.
-    Variable(&'static str),
+    Variable(String),
     /// Nobody said anything.
     Default,
 }
@@ -75,18 +75,12 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
     rows
 }
 
-fn chosen(
-    file: &File,
-    variables: Variables<'_>,
-    key: &str,
-    variable: &'static str,
-    otherwise: Option<&str>,
-) -> Row {
+fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, otherwise: Option<&str>) -> Row {
     match variables(variable).filter(|value| !value.is_empty()) {
         Some(value) => Row {
             key: key.to_owned(),
             value: json!(value.to_string_lossy()),
-            origin: Origin::Variable(variable),
+            origin: Origin::Variable(variable.to_owned()),
         },
         None => row(file, key, json!(otherwise)),
     }
@@ -96,7 +90,7 @@ fn chosen(
 fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
     let mut providers = file.settings.providers.clone();
     for (name, kind) in ProviderKind::ALL {
-        if variables(address_variable(*kind)).is_some_and(|value| !value.is_empty()) {
+        if variables(&address_variable(name)).is_some_and(|value| !value.is_empty()) {
             providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::of(*kind));
         }
     }
@@ -106,14 +100,8 @@ fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
 fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &ProviderSettings) -> Vec<Row> {
     let key = |field: &str| format!("providers.{name}.{field}");
     let mut rows = vec![row(file, &key("kind"), json!(provider.kind.word()))];
-    // The variables that people already have are those of the providers they are named after.
-    let own = ProviderKind::parse(name).map(address_variable);
-    match own {
-        Some(variable) => {
-            rows.push(chosen(file, variables, &key("base_url"), variable, provider.base_url.as_deref()));
-        }
-        None => rows.push(row(file, &key("base_url"), json!(provider.base_url))),
-    }
+    let variable = address_variable(name);
+    rows.push(chosen(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
     rows.push(row(file, &key("model"), json!(provider.model)));
     rows.extend(
         provider.headers.keys().map(|header| row(file, &key(&format!("headers.{header}")), json!("set"))),
@@ -123,11 +111,14 @@ fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &Provide
 }
 
 /// Returns the variable that says where a provider is.
-pub const fn address_variable(kind: ProviderKind) -> &'static str {
-    match kind {
-        ProviderKind::Ollama => "OLLAMA_HOST",
-        ProviderKind::OpenAi => "OPENAI_BASE_URL",
-        ProviderKind::Anthropic => "ANTHROPIC_BASE_URL",
+fn address_variable(provider: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' => letter.to_ascii_uppercase(),
+        _ => '_',
+    };
+    match provider {
+        "ollama" => "OLLAMA_HOST".to_owned(),
+        provider => format!("{}_BASE_URL", provider.chars().map(letter).collect::<String>()),
     }
 }
 
@@ -193,10 +184,10 @@ mod tests {
         };
         let rows = rows(&file, &[], &variables);
         for (key, text, origin) in [
-            ("provider", "openai", Origin::Variable("PUSH_PROVIDER")),
+            ("provider", "openai", Origin::Variable("PUSH_PROVIDER".into())),
             ("model", "qwen", Origin::File { line: 2 }),
-            ("providers.openai.base_url", "http://b/v1", Origin::Variable("OPENAI_BASE_URL")),
-            ("providers.ollama.base_url", "10.0.0.1", Origin::Variable("OLLAMA_HOST")),
+            ("providers.openai.base_url", "http://b/v1", Origin::Variable("OPENAI_BASE_URL".into())),
+            ("providers.ollama.base_url", "10.0.0.1", Origin::Variable("OLLAMA_HOST".into())),
         ] {
             let row = rows.iter().find(|row| row.key == key).unwrap();
             assert_eq!((&row.value, &row.origin), (&json!(text), &origin), "{key}");

@@ -155,7 +155,8 @@ fn present(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Os
     variable(name).filter(|value| !value.is_empty())
 }
 
-fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+/// Returns the home of the user, in which a `.push` is the daemon's own and no project's.
+pub fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
     // On Windows HOME is a habit of some shells and not the user's directory.
     let told =
         present("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());

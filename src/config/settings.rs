@@ -67,7 +67,7 @@ pub struct ProviderSettings {
     /// What goes with each request; credentials are refused here.
     pub headers: BTreeMap<String, String>,
     /// How many tokens its models take in all.
-    pub context_window: Option<u64>,
+    pub context_window: Option<u32>,
 }
 
 impl ProviderSettings {
@@ -194,35 +194,6 @@ pub struct Price {
     pub cache_write: u64,
 }
 
-/// How many tokens of each sort were used; each is counted once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tokens {
-    /// Tokens that went in, other than the cached ones.
-    pub input: u64,
-    /// Tokens that came out.
-    pub output: u64,
-    /// Tokens that were known already.
-    pub cache_read: u64,
-    /// Tokens that are to be known later.
-    pub cache_write: u64,
-}
-
-impl Price {
-    /// Returns what so many tokens cost, in millionths of a US dollar, rounded up.
-    pub fn micro_usd(&self, tokens: Tokens) -> u64 {
-        let parts = [
-            (tokens.input, self.input),
-            (tokens.output, self.output),
-            (tokens.cache_read, self.cache_read),
-            (tokens.cache_write, self.cache_write),
-        ];
-        let sum: u128 = parts
-            .iter()
-            .fold(0, |sum, (count, price)| sum.saturating_add(u128::from(*count) * u128::from(*price)));
-        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,27 +223,6 @@ mod tests {
     fn without_any_choice_the_playbook_answers() {
         let choice = Settings::default().choose(None, None);
         assert_eq!((choice.provider.as_str(), choice.model), ("playbook", None));
-    }
-
-    #[test]
-    fn a_cost_is_rounded_up_and_never_overflows() {
-        let price = Price {
-            model: "m".into(),
-            input: 1_250_000,
-            output: 10_000_000,
-            cache_read: 125_000,
-            cache_write: 0,
-        };
-        let tokens = Tokens { input: 1_000_000, output: 100_000, cache_read: 8, cache_write: 5 };
-        assert_eq!(price.micro_usd(tokens), 1_250_000 + 1_000_000 + 1);
-        assert_eq!(price.micro_usd(Tokens::default()), 0);
-        assert_eq!(price.micro_usd(Tokens { input: 1, ..Tokens::default() }), 2);
-        let all = u64::MAX;
-        let dear = Price { input: all, output: all, cache_read: all, cache_write: all, ..price };
-        assert_eq!(
-            dear.micro_usd(Tokens { input: all, output: all, cache_read: all, cache_write: all }),
-            all
-        );
     }
 
     #[test]

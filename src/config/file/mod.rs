@@ -78,8 +78,8 @@ pub enum Mistake {
     },
     /// A key of a provider must not be here.
     #[error(
-        "`{key}` looks like a credential, and those do not belong in a file that is shown; export the provider's \
-         variable instead (OPENAI_API_KEY, ANTHROPIC_API_KEY), or let `push config` store it for you"
+        "`{key}` looks like a credential, and those do not belong in a file that is shown: export it as the provider's \
+         variable (OPENAI_API_KEY, ANTHROPIC_API_KEY)"
     )]
     Secret {
         /// Where it stands.

@@ -35,7 +35,7 @@ struct WrittenProvider {
     model: Option<Spanned<String>>,
     #[serde(default)]
     headers: BTreeMap<Spanned<String>, Spanned<String>>,
-    context_window: Option<Spanned<u64>>,
+    context_window: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]
