@@ -7,6 +7,8 @@ mod schemas;
 #[path = "support/skip.rs"]
 mod skip;
 
+#[path = "cli/config.rs"]
+mod config;
 #[path = "cli/crash.rs"]
 mod crash;
 #[path = "cli/daemon.rs"]
@@ -15,6 +17,8 @@ mod daemon;
 mod exits;
 #[path = "cli/home.rs"]
 mod home;
+#[path = "cli/reports.rs"]
+mod reports;
 #[path = "cli/run.rs"]
 mod run;
 #[path = "cli/sessions.rs"]

@@ -88,6 +88,8 @@ pub(crate) struct Console {
     notes: bool,
     /// How standard output is painted.
     pub(crate) palette: Palette,
+    /// How standard error is painted.
+    notes_palette: Palette,
     /// How much is said.
     pub(crate) volume: Volume,
 }
@@ -98,6 +100,7 @@ impl Console {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             palette: Palette::new(color, io::stdout().is_terminal(), no_color),
+            notes_palette: Palette::new(color, io::stderr().is_terminal(), no_color),
             input_is_terminal: io::stdin().is_terminal(),
             notes: io::stderr().is_terminal(),
             out: Box::new(io::stdout()),
@@ -135,6 +138,12 @@ impl Console {
         if self.notes && self.volume >= Volume::Normal {
             self.complain(text);
         }
+    }
+
+    /// Says something beside the result that hardly matters.
+    pub(crate) fn faint_note(&mut self, text: &str) {
+        let text = self.notes_palette.paint(Style::Faint, text);
+        self.note(&text);
     }
 
     /// Says something beside the result to somebody who wants to know everything.
@@ -242,6 +251,7 @@ pub(crate) mod testing {
             input_is_terminal: false,
             notes: true,
             palette: Palette::Plain,
+            notes_palette: Palette::Plain,
             volume: Volume::Normal,
         };
         (console, err)

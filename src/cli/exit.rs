@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::ids::NameError;
 use crate::client::{AskError, Unreachable};
+use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
 
 /// How the program ends.
@@ -74,6 +75,17 @@ pub(crate) enum CliError {
     /// Nobody knows where the daemon would be.
     #[error(transparent)]
     Paths(#[from] PathsError),
+    /// The configuration has a mistake.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A variable names a provider that nobody knows.
+    #[error("{variable} is {name}, which is neither built in nor in the configuration")]
+    UnknownProvider {
+        /// The variable.
+        variable: &'static str,
+        /// What it holds.
+        name: String,
+    },
     /// The events that say how a run ended are gone.
     #[error("how the run ended is no longer known: its events are gone")]
     OutcomeGone,
@@ -117,6 +129,8 @@ impl CliError {
             | Self::Name(_)
             | Self::Output(_)
             | Self::File { .. }
+            | Self::Config(_)
+            | Self::UnknownProvider { .. }
             | Self::OutcomeGone
             | Self::NoRun { .. }
             | Self::StillThere

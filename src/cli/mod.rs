@@ -8,6 +8,7 @@ mod approvals;
 mod approve;
 mod attach;
 mod cancel;
+mod config;
 mod confirm;
 mod console;
 mod context;
@@ -19,6 +20,7 @@ mod exit;
 mod holdings;
 mod ids;
 mod input;
+mod junit;
 mod log;
 mod message;
 #[cfg(unix)]
@@ -39,6 +41,7 @@ mod send;
 mod sessions;
 mod show;
 mod steer;
+mod store;
 mod view;
 mod wait;
 
@@ -121,6 +124,7 @@ enum Verb {
     Delete(delete::DeleteArgs),
     Purge(purge::PurgeArgs),
     Doctor(doctor::DoctorArgs),
+    Config(config::ConfigArgs),
     Daemon(DaemonArgs),
 }
 
@@ -171,6 +175,7 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
         Some(Verb::Delete(args)) => delete::run(args, context).await,
         Some(Verb::Purge(args)) => purge::run(args, context).await,
         Some(Verb::Doctor(args)) => doctor::run(args, context).await,
+        Some(Verb::Config(args)) => config::run(args, context),
         Some(Verb::Daemon(args)) => daemon::run(args, context).await,
     }
 }

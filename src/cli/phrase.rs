@@ -25,6 +25,15 @@ pub(super) fn choices(payload: &Value) -> Vec<String> {
     choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Returns why something was not approved; harmless.
+pub(super) fn refused_by(by: &str) -> String {
+    match by {
+        "timeout" => "nobody answered in time".to_owned(),
+        "cancel" => "the run was cancelled".to_owned(),
+        by => format!("denied by {}", plain_line(by)),
+    }
+}
+
 /// Returns how a use of a tool reads, after the prompt that goes before what a person would type in a shell.
 pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
     let tool = field(payload, "toolName");

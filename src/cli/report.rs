@@ -2,10 +2,13 @@
 //!
 //! Pure. The outcome and the exit code are the daemon's words; nothing is concluded here.
 
+mod usage;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use self::usage::Usage;
 use super::exit::Exit;
 use super::phrase::field;
 use crate::client::Event;
@@ -16,9 +19,44 @@ pub(crate) struct Report {
     session: String,
     run: String,
     text: String,
-    asked: BTreeMap<String, String>,
-    denials: Vec<Value>,
+    asked: BTreeMap<String, Asked>,
+    denials: Vec<Denial>,
+    usage: Usage,
+    checks: Vec<Check>,
+    began: Option<u64>,
+    ended: Option<u64>,
     ending: Ending,
+}
+
+/// What an approval was about.
+#[derive(Debug, Clone, Default)]
+struct Asked {
+    kind: String,
+    summary: String,
+}
+
+/// An approval that was not given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denial {
+    /// The approval.
+    pub(crate) id: String,
+    /// What sort of thing was asked for.
+    pub(crate) kind: String,
+    /// What was asked for.
+    pub(crate) summary: String,
+    /// Who said no.
+    pub(crate) by: String,
+}
+
+/// An acceptance criterion, as the message named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// Its name.
+    pub(crate) id: String,
+    /// Its command.
+    pub(crate) command: String,
+    /// How long it took, once it has run.
+    pub(crate) millis: Option<u64>,
 }
 
 /// Whether the run is over.
@@ -52,6 +90,10 @@ impl Report {
             text: String::new(),
             asked: BTreeMap::new(),
             denials: Vec::new(),
+            usage: Usage::default(),
+            checks: Vec::new(),
+            began: None,
+            ended: None,
             ending: Ending::Open,
         }
     }
@@ -69,17 +111,21 @@ impl Report {
     /// Follows one event of the run.
     pub(crate) fn follow(&mut self, event: &Event) {
         match event.kind.as_str() {
+            "user_message" => self.begin(event),
             "assistant_token" => self.text.push_str(event.text("text")),
             "assistant_done" if !self.text.is_empty() && !self.text.ends_with('\n') => self.text.push('\n'),
             "approval_required" => {
-                self.asked.insert(event.text("approvalId").to_owned(), event.text("summary").to_owned());
+                let asked =
+                    Asked { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
+                self.asked.insert(event.text("approvalId").to_owned(), asked);
             }
-            "approval_received" if event.text("decision") == "deny" => {
-                let id = event.text("approvalId");
-                let summary = self.asked.get(id).cloned().unwrap_or_default();
-                self.denials.push(json!({"approvalId": id, "summary": summary}));
+            "approval_received" if event.text("decision") == "deny" => self.deny(event),
+            "tool_result" if event.text("source") == "acceptance" => self.checked(event),
+            "usage" => self.usage.add(event),
+            "run_complete" => {
+                self.ended = Some(event.at);
+                self.ending = Ending::Complete(event.payload.clone());
             }
-            "run_complete" => self.ending = Ending::Complete(event.payload.clone()),
             "session_snapshot" => self.rebase(&event.payload),
             _ => {}
         }
@@ -102,6 +148,31 @@ impl Report {
         }
     }
 
+    /// Returns the approvals that were not given.
+    pub(crate) fn denials(&self) -> &[Denial] {
+        &self.denials
+    }
+
+    /// Returns the acceptance criteria, in the order in which they are checked.
+    pub(crate) fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
+    /// Returns when the run began and ended, in milliseconds since 1970, as far as that was seen.
+    pub(crate) const fn times(&self) -> (Option<u64>, Option<u64>) {
+        (self.began, self.ended)
+    }
+
+    /// Returns what the assistant said.
+    pub(crate) fn said(&self) -> &str {
+        self.text.trim_end_matches('\n')
+    }
+
+    /// Returns what the models used, for programs; none when nothing was.
+    pub(crate) fn usage(&self) -> Option<Value> {
+        self.usage.to_json()
+    }
+
     /// Returns the result for programs.
     pub(crate) fn to_json(&self) -> Value {
         let mut result = Map::new();
@@ -116,8 +187,11 @@ impl Report {
                 result.insert(name.into(), value.clone());
             }
         }
-        result.insert("denials".into(), self.denials.clone().into());
-        result.insert("text".into(), self.text.trim_end_matches('\n').into());
+        if let Some(usage) = self.usage() {
+            result.insert("usage".into(), usage);
+        }
+        result.insert("denials".into(), self.denials.iter().map(Denial::to_json).collect());
+        result.insert("text".into(), self.said().into());
         Value::Object(result)
     }
 
@@ -134,6 +208,41 @@ impl Report {
         } else if !is_ours("/activeRunId") {
             self.ending = Ending::Gone;
         }
+    }
+
+    /// Takes what its message asked for; what is said into the run later is not its beginning.
+    fn begin(&mut self, event: &Event) {
+        if self.began.is_some() {
+            return;
+        }
+        self.began = Some(event.at);
+        let criteria = event.payload.get("acceptanceCriteria").and_then(Value::as_array);
+        let check = |criterion: &Value| Check {
+            id: field(criterion, "id"),
+            command: field(criterion, "check"),
+            millis: None,
+        };
+        self.checks = criteria.into_iter().flatten().map(check).collect();
+    }
+
+    fn deny(&mut self, event: &Event) {
+        let id = event.text("approvalId").to_owned();
+        let Asked { kind, summary } = self.asked.get(&id).cloned().unwrap_or_default();
+        self.denials.push(Denial { id, kind, summary, by: event.text("by").to_owned() });
+    }
+
+    fn checked(&mut self, event: &Event) {
+        let index =
+            event.payload.get("check").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+        if let Some(check) = index.and_then(|at| self.checks.get_mut(at)) {
+            check.millis = event.payload.get("durationMs").and_then(Value::as_u64);
+        }
+    }
+}
+
+impl Denial {
+    fn to_json(&self) -> Value {
+        json!({"approvalId": self.id, "kind": self.kind, "summary": self.summary, "by": self.by})
     }
 }
 
@@ -154,7 +263,8 @@ mod tests {
             ("assistant_token", json!({"text": "one"})),
             ("assistant_done", json!({"messageId": "a"})),
             ("assistant_token", json!({"text": "two\n"})),
-            ("approval_required", json!({"approvalId": "a", "summary": "rm"})),
+            ("approval_required", json!({"approvalId": "a", "kind": "command", "summary": "rm"})),
+            ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costUsd": 0.25})),
             ("approval_received", json!({"approvalId": "a", "decision": "deny", "by": "cli"})),
             ("approval_received", json!({"approvalId": "b", "decision": "approve", "by": "cli"})),
         ] {
@@ -167,7 +277,10 @@ mod tests {
             report.to_json(),
             json!({"sessionId": "sess_1", "runId": "run_1", "outcome": "denied", "exitCode": 3, "summary": "no",
                 "reason": "approval", "acceptance": {"total": 1, "passed": 0, "results": []},
-                "denials": [{"approvalId": "a", "summary": "rm"}], "text": "one\ntwo"})
+                "usage": {"models": ["m"], "inputTokens": 7, "outputTokens": 1, "cacheReadTokens": 0,
+                    "cacheWriteTokens": 0, "costUsd": 0.25},
+                "denials": [{"approvalId": "a", "kind": "command", "summary": "rm", "by": "cli"}],
+                "text": "one\ntwo"})
         );
     }
 

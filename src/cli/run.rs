@@ -1,6 +1,8 @@
 //! `push run`: one run from its message to its exit code.
 
+mod budget;
 mod follow;
+mod report_file;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +11,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
 
+use self::budget::BudgetArgs;
 use self::follow::{Follow, Output};
+use self::report_file::ReportFile;
 use super::approval::Policy;
 use super::context::Context;
 use super::exit::{CliError, Exit};
@@ -34,7 +38,7 @@ Examples:
   push run --accept 'cargo test' @plan.md
   git diff | push run --headless --json -
   push run --session @last 'and now the docs'
-  push run --idempotency-key \"$CI_JOB_ID\" --headless @release.md")]
+  push run --idempotency-key \"$CI_JOB_ID\" --headless --report junit=push.xml @release.md")]
 pub(crate) struct RunArgs {
     /// The message; `-` reads standard input, as a pipe does without it, and `@FILE` a file
     message: Option<String>,
@@ -47,9 +51,12 @@ pub(crate) struct RunArgs {
     /// Print every event as a line of JSON
     #[arg(long)]
     jsonl: bool,
-    /// Who answers
-    #[arg(long, value_name = "NAME", env = "PUSH_PROVIDER", hide_env_values = true)]
+    /// Who answers; PUSH_PROVIDER unless said, then what is configured
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
     provider: Option<String>,
+    /// Which of its models; PUSH_MODEL unless said, then what is configured
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    model: Option<String>,
     /// Where steps run; the current directory unless said
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     cwd: Option<PathBuf>,
@@ -71,6 +78,11 @@ pub(crate) struct RunArgs {
     /// How long the run may take
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Write a report when the run is over: junit=FILE
+    #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "detach")]
+    report: Option<ReportFile>,
     /// Run once however often this is called with the same key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -82,6 +94,9 @@ pub(crate) struct RunArgs {
 /// Runs a message.
 pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, CliError> {
     let text = message::read_standard(typed(&args, context)?)?;
+    if let Some(file) = &args.report {
+        file.check()?;
+    }
     let place = if args.session.is_none() { Some(place(args.cwd.as_deref())?) } else { None };
     let mut interrupts = Interrupts::listen()?;
     let prepare = async {
@@ -111,10 +126,14 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         }
         follow.until_over(&mut context.console).await
     };
-    match outcome.await {
+    let outcome = match outcome.await {
         // The run goes on, so there is no exit code of it to pass on.
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
+    };
+    match &args.report {
+        Some(file) => file.write(follow.report(), outcome, &mut context.console),
+        None => outcome,
     }
 }
 
@@ -173,6 +192,12 @@ impl RunArgs {
     }
 }
 
+/// Returns what a flag says, or else a variable; an empty one says nothing.
+fn said(flag: Option<&str>, variable: &str) -> Option<String> {
+    let told = || std::env::var(variable).ok().filter(|value| !value.is_empty());
+    flag.map(str::to_owned).or_else(told)
+}
+
 /// Finds or begins the session, and returns from which event on the run is to be followed.
 async fn session(
     args: &RunArgs,
@@ -192,7 +217,8 @@ async fn session(
     let repository = place.and_then(|place| Repository::find(Path::new(place)));
     let request = Request::start_session(&key)
         .with("mode", if args.headless { "headless" } else { "interactive" })
-        .with_some("provider", args.provider.clone())
+        .with_some("provider", said(args.provider.as_deref(), "PUSH_PROVIDER"))
+        .with_some("model", said(args.model.as_deref(), "PUSH_MODEL"))
         .with_some("cwd", place)
         .with_some("name", args.name.clone())
         .with_some("repo", repository.map(|repository| repository.to_json()))
@@ -218,6 +244,7 @@ async fn begin(
     if let Some(limit) = args.timeout {
         request = request.with("timeoutMs", u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     }
+    request = request.with_some("budget", args.budget.to_json());
     let answer = client.ask(request).await?;
     if answer.get("repeated").and_then(Value::as_bool).unwrap_or_default() && !args.detach {
         // Its events are history, or some of them are.
@@ -281,19 +308,33 @@ mod tests {
         use crate::client::testing::{Daemon, replay, within};
         let daemon = Daemon::new();
         let settings = daemon.settings();
-        let args =
-            args(&["hi", "--idempotency-key", "job-7", "--headless", "--timeout", "2", "--accept", "make"]);
+        let args = args(&[
+            "hi",
+            "--idempotency-key",
+            "job-7",
+            "--headless",
+            "--timeout",
+            "2",
+            "--accept",
+            "make",
+            "--model",
+            "m",
+            "--max-turns",
+            "3",
+        ]);
         let script = async {
             let mut peer = daemon.greet("0.0.1").await;
             let start = peer.request("start_session").await;
             assert_eq!(start["payload"]["idempotencyKey"], "job-7");
             assert_eq!(start["payload"]["mode"], "headless");
             assert_eq!(start["payload"]["cwd"], "/");
+            assert_eq!(start["payload"]["model"], "m");
             peer.answer(&start, json!({"sessionId": "s", "state": "completed", "repeated": true})).await;
             let send = peer.request("send_user_message").await;
             assert_eq!(send["payload"]["clientMessageId"], message_id("job-7"));
             assert_eq!(send["payload"]["timeoutMs"], 2000);
             assert_eq!(send["payload"]["acceptanceCriteria"][0]["check"], "make");
+            assert_eq!(send["payload"]["budget"], json!({"maxTurns": 3}));
             peer.answer(&send, json!({"runId": "r", "accepted": true, "repeated": true})).await;
             let attach = peer.request("attach_session").await;
             assert_eq!(attach["payload"]["lastSeenSeq"], 0);

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::console::{Palette, Style};
 use super::ids;
-use super::phrase::{asked, choices, ending, field, invocation, lost, recovered};
+use super::phrase::{asked, choices, ending, field, invocation, lost, recovered, refused_by};
 use super::plain::{Plain, plain, plain_line};
+use super::report::Denial;
 use crate::client::Event;
 
 /// Whose messages are shown.
@@ -144,6 +145,17 @@ impl View {
         let choices = choices(payload);
         if !choices.is_empty() {
             text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
+        }
+        text
+    }
+
+    /// Returns the list of what was not approved.
+    pub(crate) fn denials(&mut self, denials: &[Denial]) -> String {
+        let mut text = String::new();
+        for denial in denials {
+            let (id, summary) = (plain_line(ids::short(&denial.id)), plain_line(&denial.summary));
+            let why = refused_by(&denial.by);
+            text += &self.line(Style::Bad, &format!("not approved: {summary} ({id}, {why})"));
         }
         text
     }

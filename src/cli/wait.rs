@@ -53,9 +53,10 @@ pub(crate) async fn run(args: WaitArgs, context: &mut Context) -> Result<Exit, C
     if args.json {
         let mut result = report.to_json();
         if let Some(result) = result.as_object_mut() {
-            // It came in the middle, so it has heard neither all the text nor every verdict.
+            // It came in the middle, so it has heard neither all the text nor every verdict nor every turn.
             result.remove("text");
             result.remove("denials");
+            result.remove("usage");
         }
         context.console.json(&result)?;
     } else {

@@ -1,6 +1,11 @@
-//! What the daemon and the client are told from outside: where things are.
+//! What the daemon and the client are told from outside: where things are, how much they may hold, what the user wants.
 //!
-//! Configuration reads and names; it creates nothing and opens nothing.
+//! Configuration reads and names; it creates and changes nothing. Keys are no part of it.
 
+pub mod file;
 pub mod limits;
+pub mod origin;
 pub mod paths;
+pub mod project;
+pub mod settings;
+pub mod watched;

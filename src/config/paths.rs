@@ -27,6 +27,8 @@ pub struct Paths {
     pub state: PathBuf,
     /// The logs.
     pub logs: PathBuf,
+    /// The user's configuration, in the platform's place for it; moved by `PUSH_CONFIG`.
+    pub config: PathBuf,
 }
 
 /// Who decided where the socket is.
@@ -49,6 +51,12 @@ pub enum PathsError {
     Relative {
         /// The variable.
         variable: &'static str,
+        /// What it holds.
+        path: PathBuf,
+    },
+    /// `PUSH_CONFIG` names no file.
+    #[error("PUSH_CONFIG must name a file, not {}", .path.display())]
+    NoConfigName {
         /// What it holds.
         path: PathBuf,
     },
@@ -117,6 +125,7 @@ impl Paths {
             lock: sibling(&beside, ".lock"),
             state: home.join("state"),
             logs: home.join("logs"),
+            config: config(&home, variable)?,
             home,
             run,
             socket,
@@ -146,12 +155,31 @@ fn present(name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<Os
     variable(name).filter(|value| !value.is_empty())
 }
 
-fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+/// Returns the home of the user, in which a `.push` is the daemon's own and no project's.
+pub fn user_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
     // On Windows HOME is a habit of some shells and not the user's directory.
     let told =
         present("HOME", variable).map(PathBuf::from).filter(|home| !cfg!(windows) && home.is_absolute());
     told.or_else(|| directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()))
         .ok_or(PathsError::NoHome)
+}
+
+/// The user's configuration; beside the rest where a user has no home for it.
+fn config(home: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+    match absolute("PUSH_CONFIG", variable)? {
+        Some(path) if !names_a_file(&path) => return Err(PathsError::NoConfigName { path }),
+        Some(path) => return Ok(path),
+        None => {}
+    }
+    let place = if cfg!(windows) {
+        directories::BaseDirs::new().map(|dirs| dirs.config_dir().to_owned())
+    } else if cfg!(target_os = "macos") {
+        user_home(variable).ok().map(|home| home.join("Library/Application Support"))
+    } else {
+        let told = present("XDG_CONFIG_HOME", variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        told.or_else(|| user_home(variable).ok().map(|home| home.join(".config")))
+    };
+    Ok(place.map_or_else(|| home.join("config.toml"), |place| place.join("push").join("config.toml")))
 }
 
 fn chosen_socket(
@@ -245,8 +273,23 @@ mod tests {
                 lock: "/home/ann/.push/run/pushd.lock".into(),
                 state: "/home/ann/.push/state".into(),
                 logs: "/home/ann/.push/logs".into(),
+                config: if cfg!(target_os = "macos") {
+                    "/home/ann/Library/Application Support/push/config.toml".into()
+                } else {
+                    "/home/ann/.config/push/config.toml".into()
+                },
             }
         );
+    }
+
+    #[test]
+    fn push_config_names_the_configuration() {
+        let told = files(&[("HOME", "/home/ann"), ("PUSH_CONFIG", "/etc/push.toml")]).unwrap();
+        assert_eq!(told.config, Path::new("/etc/push.toml"));
+        let relative = PathsError::Relative { variable: "PUSH_CONFIG", path: "there".into() };
+        assert_eq!(files(&[("HOME", "/h"), ("PUSH_CONFIG", "there")]), Err(relative));
+        let folder = PathsError::NoConfigName { path: "/etc/".into() };
+        assert_eq!(files(&[("HOME", "/h"), ("PUSH_CONFIG", "/etc/")]), Err(folder));
     }
 
     #[test]

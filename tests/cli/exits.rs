@@ -100,6 +100,8 @@ fn bad_usage_is_64_and_begins_nothing() {
         &["run", "--approve", "perhaps", "x"],
         &["run", "--timeout", "soon", "x"],
         &["run", "--cwd", "/no/such/place", "x"],
+        &["run", "--report", "junit=/no/such/place/r.xml", "x"],
+        &["run", "--max-cost", "much", "x"],
         &["run", "@/no/such/file"],
         &["run", "  "],
         &["run"],
@@ -139,6 +141,7 @@ fn help_and_version_are_results() {
         "wait",
         "rename",
         "end",
+        "config",
         "daemon",
     ] {
         assert!(home.ok(&[verb, "--help"]).contains("Examples:\n  push "), "{verb} has no example");

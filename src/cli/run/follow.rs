@@ -112,18 +112,30 @@ impl Follow {
         }
     }
 
+    /// Returns what is known of the run.
+    pub(super) const fn report(&self) -> &Report {
+        &self.report
+    }
+
     async fn take(&mut self, event: Event, console: &mut Console) -> Result<(), CliError> {
         if !self.report.concerns(&event) {
             return Ok(());
         }
         self.report.follow(&event);
         match &mut self.output {
-            Output::Text(view) => console.text(&view.event(&event))?,
+            Output::Text(view) => {
+                if event.kind == "run_complete" {
+                    console.text(&view.denials(self.report.denials()))?;
+                }
+                console.text(&view.event(&event))?;
+            }
             Output::Events => console.raw_json(&event.line)?,
             Output::Result => {}
         }
-        if event.kind == "status" {
-            console.detail(&status(&event));
+        match event.kind.as_str() {
+            "status" => console.detail(&status(&event)),
+            "context_compacted" => console.faint_note("the history was summarised to make room"),
+            _ => {}
         }
         let opened = self.board.follow(&event).cloned();
         match opened {

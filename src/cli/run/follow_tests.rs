@@ -39,8 +39,8 @@ async fn without_anybody_to_ask_an_approval_is_denied_and_reported() {
     let out = Written::default();
     let script = async {
         let mut peer = daemon.greet("0.0.1").await;
-        peer.run_event(1, "approval_required", json!({"approvalId": "a", "title": "t", "summary": "rm x"}))
-            .await;
+        let asked = json!({"approvalId": "a", "kind": "command", "title": "t", "summary": "rm x"});
+        peer.run_event(1, "approval_required", asked).await;
         let verdict = peer.request("submit_approval").await;
         assert_eq!(verdict["payload"]["decision"], "deny");
         assert_eq!(verdict["payload"]["runId"], "r");
@@ -56,8 +56,42 @@ async fn without_anybody_to_ask_an_approval_is_denied_and_reported() {
     assert_eq!(
         result,
         json!({"sessionId": "s", "runId": "r", "outcome": "denied", "exitCode": 3, "summary": "done",
-            "denials": [{"approvalId": "a", "summary": "rm x"}], "text": ""})
+            "denials": [{"approvalId": "a", "kind": "command", "summary": "rm x", "by": "cli"}], "text": ""})
     );
+}
+
+#[tokio::test]
+async fn what_was_denied_is_listed_before_the_outcome() {
+    let daemon = Daemon::new();
+    let out = Written::default();
+    let script = async {
+        let mut peer = daemon.greet("0.0.1").await;
+        peer.run_event(1, "approval_required", json!({"approvalId": "a", "title": "t", "summary": "rm\nx"}))
+            .await;
+        let received = |decision: &str, by: &str| json!({"approvalId": "a", "decision": decision, "by": by});
+        peer.run_event(2, "approval_received", received("deny", "tui")).await;
+        peer.run_event(3, "run_complete", complete("denied", 3)).await;
+        peer
+    };
+    let (exit, _err, _peer) = follow(&daemon, out.clone(), Policy::Ask, text(), script).await;
+    assert_eq!(exit.unwrap(), Exit::of_run(Some(3)));
+    assert!(out.text().ends_with("not approved: rm x (a, denied by tui)\ndenied: done\n"), "{}", out.text());
+}
+
+#[tokio::test]
+async fn usage_is_quiet_and_a_summarised_history_is_a_note() {
+    let daemon = Daemon::new();
+    let out = Written::default();
+    let script = async {
+        let mut peer = daemon.greet("0.0.1").await;
+        peer.run_event(1, "usage", json!({"model": "m", "inputTokens": 1})).await;
+        peer.run_event(2, "context_compacted", json!({})).await;
+        peer.run_event(3, "run_complete", complete("success", 0)).await;
+        peer
+    };
+    let (_exit, err, _peer) = follow(&daemon, out.clone(), Policy::Ask, text(), script).await;
+    assert_eq!(out.text(), "success: done\n");
+    assert_eq!(err.text(), "the history was summarised to make room\n");
 }
 
 #[tokio::test]

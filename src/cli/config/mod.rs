@@ -1,0 +1,70 @@
+//! `push config`: what is configured, where, and whether it can be used.
+//!
+//! It needs no daemon and shows no key.
+
+mod check;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::context::Context;
+use super::exit::{CliError, Exit};
+use super::plain::plain_line;
+use crate::config::paths::user_home;
+use crate::config::project::{self, Project};
+
+/// Show what is configured, where, and whether it can be used
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Values come from the configuration file, then from variables, then from flags; a project's .push/config.toml can make \
+approvals and limits stricter. Keys of providers are never in these files.
+
+Examples:
+  push config show                what holds here, and where each value comes from
+  push config check               name the line of a mistake
+  \"${EDITOR:-vi}\" \"$(push config path)\"")]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    verb: ConfigVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigVerb {
+    Show(show::ShowArgs),
+    Path(PathArgs),
+    Check(check::CheckArgs),
+}
+
+/// Print where the configuration file is, whether or not there is one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  push config path
+  PUSH_CONFIG=/tmp/push.toml push config path")]
+struct PathArgs {}
+
+/// Shows, checks or says where.
+pub(crate) fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit, CliError> {
+    match args.verb {
+        ConfigVerb::Show(args) => show::run(&args, context),
+        ConfigVerb::Path(PathArgs {}) => {
+            let path = context.paths()?.config;
+            context.console.line(&plain_line(&path.display().to_string()))?;
+            Ok(Exit::SUCCESS)
+        }
+        ConfigVerb::Check(args) => check::run(&args, context),
+    }
+}
+
+/// Returns the project files that hold in the current directory.
+fn projects() -> Result<Vec<Project>, CliError> {
+    let here = std::env::current_dir().map_err(|source| CliError::File {
+        action: "use",
+        what: "the current directory".to_owned(),
+        source,
+    })?;
+    let home: PathBuf = user_home(&|name| std::env::var_os(name))?;
+    Ok(project::around(&here, Path::new(&home))?)
+}

@@ -1,0 +1,138 @@
+//! `push config show`: what holds here, and where each value comes from.
+
+use serde_json::{Value, json};
+
+use super::projects;
+use crate::cli::console::{Palette, Style};
+use crate::cli::context::Context;
+use crate::cli::exit::{CliError, Exit};
+use crate::cli::plain::plain_line;
+use crate::config::file;
+use crate::config::origin::{Origin, Row, rows};
+
+/// Show what is configured and where each value comes from; never a key
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Shows what a session begun in this directory would have. A value comes from the file, a variable, a project's file or is \
+the default.
+
+Examples:
+  push config show
+  push config show --json | jq '.settings[] | select(.origin != \"default\")'")]
+pub(super) struct ShowArgs {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows every value.
+pub(super) fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let path = context.paths()?.config;
+    let file = file::read(&path)?;
+    let rows = rows(&file, &projects()?, &|name| std::env::var_os(name));
+    if args.json {
+        let settings: Vec<Value> = rows.iter().map(object).collect();
+        let file = path.display().to_string();
+        context.console.json(&json!({"file": file, "exists": path.exists(), "settings": settings}))?;
+    } else {
+        let found = if path.exists() { "" } else { " (not there)" };
+        let head = format!("{}{found}\n", plain_line(&path.display().to_string()));
+        context.console.text(&(head + &table(&rows, context.console.palette)))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn object(row: &Row) -> Value {
+    let mut object = json!({"key": row.key, "value": row.value, "origin": word(&row.origin)});
+    match &row.origin {
+        Origin::File { line } => object["line"] = json!(line),
+        Origin::Project { path, line } => {
+            object["line"] = json!(line);
+            object["file"] = json!(path.display().to_string());
+        }
+        Origin::Variable(name) => object["variable"] = json!(name),
+        Origin::Default => {}
+    }
+    object
+}
+
+const fn word(origin: &Origin) -> &'static str {
+    match origin {
+        Origin::File { .. } => "file",
+        Origin::Project { .. } => "project",
+        Origin::Variable(_) => "variable",
+        Origin::Default => "default",
+    }
+}
+
+fn table(rows: &[Row], palette: Palette) -> String {
+    let cells: Vec<(String, String)> =
+        rows.iter().map(|row| (plain_line(&row.key), plain_line(&shown(&row.value)))).collect();
+    let width = |of: fn(&(String, String)) -> &String| {
+        cells.iter().map(|cell| of(cell).chars().count()).max().unwrap_or_default()
+    };
+    let (keys, values) = (width(|cell| &cell.0), width(|cell| &cell.1).min(WIDEST));
+    let line = |(row, (key, value)): (&Row, &(String, String))| {
+        let origin = palette.paint(Style::Faint, &told(&row.origin));
+        format!("{key:keys$}  {value:values$}  {origin}\n")
+    };
+    rows.iter().zip(&cells).map(line).collect()
+}
+
+/// How wide the column of values gets before long ones stand out of it.
+const WIDEST: usize = 40;
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            fields.join(", ")
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => value.to_string(),
+    }
+}
+
+fn told(origin: &Origin) -> String {
+    match origin {
+        Origin::File { line } => format!("file, line {line}"),
+        Origin::Project { path, line } => format!("{}, line {line}", plain_line(&path.display().to_string())),
+        Origin::Variable(name) => name.clone(),
+        Origin::Default => "default".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_in_columns_and_foreign_text_is_harmless() {
+        let row = |key: &str, value: Value, origin| Row { key: key.into(), value, origin };
+        let rows = [
+            row("model", json!("a\u{1b}[2Jb"), Origin::File { line: 3 }),
+            row("limits.max_turns", Value::Null, Origin::Default),
+            row("prices.m", json!({"input": 1.25}), Origin::Variable("X".into())),
+        ];
+        assert_eq!(
+            table(&rows, Palette::Plain),
+            "model             ab          file, line 3\n\
+             limits.max_turns  -           default\n\
+             prices.m          input 1.25  X\n"
+        );
+    }
+
+    #[test]
+    fn an_origin_is_a_word_with_its_particulars() {
+        let row = |origin| object(&Row { key: "k".into(), value: json!(1), origin });
+        assert_eq!(
+            row(Origin::Project { path: "/p".into(), line: 2 }),
+            json!({"key": "k", "value": 1, "origin": "project", "file": "/p", "line": 2})
+        );
+        assert_eq!(
+            row(Origin::Variable("V".into())),
+            json!({"key": "k", "value": 1, "origin": "variable", "variable": "V"})
+        );
+    }
+}

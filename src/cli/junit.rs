@@ -1,0 +1,252 @@
+//! A run as JUnit XML, for what collects test results.
+//!
+//! Pure. The run is a suite: itself, its acceptance criteria and what was not approved are its cases. A case fails
+//! exactly where the run's exit code has its reason, so that nobody finds a green report beside a red job. Foreign text
+//! is made harmless, shortened and escaped.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::phrase::{field, refused_by};
+use super::plain::plain;
+use super::report::{Check, Denial, Progress, Report};
+
+/// How much of an output is kept, in bytes.
+const CONTENT: usize = 64 * 1024;
+/// How much of a name or a message is kept, in bytes.
+const ATTRIBUTE: usize = 1024;
+
+/// Returns the report of a run, also of one whose end was not seen.
+pub(crate) fn write(report: &Report) -> String {
+    let cases = cases(report);
+    let count = |wanted: fn(&Verdict) -> bool| cases.iter().filter(|case| wanted(&case.verdict)).count();
+    let (failures, errors, skipped) = (
+        count(|verdict| matches!(verdict, Verdict::Failed { .. })),
+        count(|verdict| matches!(verdict, Verdict::Unknown)),
+        count(|verdict| matches!(verdict, Verdict::Skipped { .. })),
+    );
+    let totals = format!(
+        "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{}\"",
+        cases.len(),
+        seconds(duration(report)),
+    );
+    let name = attribute(report.names().1);
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(xml, "<testsuites name=\"push\" {totals}>");
+    let _ = writeln!(xml, "  <testsuite name=\"{name}\" {totals}{}>", timestamp(report));
+    properties(report, &mut xml);
+    cases.iter().for_each(|case| case.write(&mut xml));
+    if !report.said().is_empty() {
+        let _ = writeln!(xml, "    <system-out>{}</system-out>", content(report.said()));
+    }
+    xml += "  </testsuite>\n</testsuites>\n";
+    xml
+}
+
+/// One case.
+struct Case {
+    class: &'static str,
+    name: String,
+    millis: Option<u64>,
+    verdict: Verdict,
+}
+
+/// What became of a case.
+enum Verdict {
+    /// It went well.
+    Passed,
+    /// It did not.
+    Failed { sort: String, message: String, output: String },
+    /// It was not tried.
+    Skipped { message: String },
+    /// Nobody saw its end.
+    Unknown,
+}
+
+impl Case {
+    fn write(&self, xml: &mut String) {
+        let _ = write!(
+            xml,
+            "    <testcase classname=\"{}\" name=\"{}\" time=\"{}\"",
+            self.class,
+            attribute(&self.name),
+            seconds(self.millis)
+        );
+        let _ = match &self.verdict {
+            Verdict::Passed => writeln!(xml, "/>"),
+            Verdict::Failed { sort, message, output } => writeln!(
+                xml,
+                ">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>",
+                attribute(sort),
+                attribute(message),
+                content(output)
+            ),
+            Verdict::Skipped { message } => {
+                writeln!(xml, ">\n      <skipped message=\"{}\"/>\n    </testcase>", attribute(message))
+            }
+            Verdict::Unknown => writeln!(
+                xml,
+                ">\n      <error type=\"unknown\" message=\"how the run ended was not seen\"/>\n    </testcase>"
+            ),
+        };
+    }
+}
+
+fn cases(report: &Report) -> Vec<Case> {
+    let mut cases = vec![run_case(report)];
+    let results = report.completion().pointer("/acceptance/results").and_then(Value::as_array);
+    let result_of =
+        |check: &Check| results.into_iter().flatten().find(|result| field(result, "id") == check.id);
+    cases.extend(report.checks().iter().map(|check| check_case(check, result_of(check))));
+    cases.extend(report.denials().iter().map(denial_case));
+    cases
+}
+
+/// The run itself; that a criterion failed is said there and not here again.
+fn run_case(report: &Report) -> Case {
+    let completion = report.completion();
+    let (outcome, reason) = (field(completion, "outcome"), field(completion, "reason"));
+    let verdict = match report.progress() {
+        Progress::Going | Progress::Unknown => Verdict::Unknown,
+        Progress::Over(_) if outcome == "success" => Verdict::Passed,
+        Progress::Over(_) if reason == "acceptance" && !report.checks().is_empty() => Verdict::Passed,
+        Progress::Over(exit) => {
+            let sort = if reason.is_empty() { outcome.clone() } else { reason };
+            let summary = field(completion, "summary");
+            let message = if summary.is_empty() { outcome } else { summary };
+            let output = format!("exit code {}\n{message}", exit.number());
+            Verdict::Failed { sort, message, output }
+        }
+    };
+    Case { class: "push.run", name: "run".to_owned(), millis: duration(report), verdict }
+}
+
+fn check_case(check: &Check, result: Option<&Value>) -> Case {
+    let verdict = match result {
+        None => Verdict::Skipped { message: "not checked, because the run did not get there".to_owned() },
+        Some(result) if result.get("passed").and_then(Value::as_bool).unwrap_or_default() => Verdict::Passed,
+        Some(result) => {
+            let message = match result.get("exitCode").and_then(Value::as_i64) {
+                Some(code) => format!("exit code {code}"),
+                None => "it did not end by itself".to_owned(),
+            };
+            Verdict::Failed { sort: "acceptance".to_owned(), message, output: field(result, "output") }
+        }
+    };
+    let name = format!("{}: {}", check.id, check.command);
+    Case { class: "push.acceptance", name, millis: check.millis, verdict }
+}
+
+fn denial_case(denial: &Denial) -> Case {
+    let name = format!("{}: {}", denial.kind, denial.summary);
+    let message = format!("{} ({})", refused_by(&denial.by), denial.id);
+    Case { class: "push.approval", name, millis: None, verdict: Verdict::Skipped { message } }
+}
+
+fn properties(report: &Report, xml: &mut String) {
+    let (session, run) = report.names();
+    let mut pairs = vec![("sessionId", session.to_owned()), ("runId", run.to_owned())];
+    if let Progress::Over(exit) = report.progress() {
+        pairs.push(("outcome", field(report.completion(), "outcome")));
+        pairs.push(("exitCode", exit.number().to_string()));
+    }
+    let usage = report.usage().unwrap_or_default();
+    for name in ["inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "costUsd"] {
+        if let Some(value) = usage.get(name) {
+            pairs.push((name, value.to_string()));
+        }
+    }
+    *xml += "    <properties>\n";
+    for (name, value) in pairs {
+        let _ = writeln!(xml, "      <property name=\"{name}\" value=\"{}\"/>", attribute(&value));
+    }
+    *xml += "    </properties>\n";
+}
+
+fn duration(report: &Report) -> Option<u64> {
+    let (began, ended) = report.times();
+    Some(ended?.saturating_sub(began?))
+}
+
+fn seconds(millis: Option<u64>) -> String {
+    let millis = millis.unwrap_or_default();
+    format!("{}.{:03}", millis / 1000, millis % 1000)
+}
+
+/// When the run began, as the attribute wants it: in UTC, without saying so.
+fn timestamp(report: &Report) -> String {
+    let Some(millis) = report.times().0 else { return String::new() };
+    let (days, second) = (millis / 86_400_000, millis / 1000 % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!(" timestamp=\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}\"")
+}
+
+/// Returns the date so many days after the first of January 1970.
+fn date(mut days: u64) -> (u64, u64, u64) {
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970 + days / 146_097 * 400;
+    days %= 146_097;
+    loop {
+        let length = if is_leap(year) { 366 } else { 365 };
+        if days < length {
+            break;
+        }
+        days -= length;
+        year += 1;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+/// Returns foreign text as the content of an element.
+fn content(text: &str) -> String {
+    escape(&bounded(&plain(text), CONTENT), "\n")
+}
+
+/// Returns foreign text as an attribute, in which a bare line break would become a blank.
+fn attribute(text: &str) -> String {
+    escape(&bounded(&plain(text), ATTRIBUTE), "&#10;")
+}
+
+fn escape(text: &str, line_break: &str) -> String {
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\n' => safe.push_str(line_break),
+            // XML has no way to write these at all.
+            '\u{fffe}' | '\u{ffff}' => {}
+            _ if c.is_control() && c != '\t' => {}
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Returns the beginning and the end of what is too long.
+fn bounded(text: &str, longest: usize) -> String {
+    if text.len() <= longest {
+        return text.to_owned();
+    }
+    let boundary = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let (head, tail) = (boundary(longest / 4), boundary(text.len() - longest / 4 * 3));
+    format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
+}
+
+#[cfg(test)]
+#[path = "junit_tests.rs"]
+mod tests;

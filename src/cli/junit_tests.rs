@@ -1,0 +1,162 @@
+//! Reports of runs, as what reads them would.
+
+use serde_json::json;
+
+use super::*;
+use crate::client::Event;
+
+#[test]
+fn a_run_is_a_suite_and_its_criteria_are_cases() {
+    let xml = write(&report(&[
+        (
+            1_000,
+            "user_message",
+            json!({"text": "x", "acceptanceCriteria": [
+            {"id": "check-1", "check": "make", "exitCode": 0}, {"id": "check-2", "check": "make test", "exitCode": 0}]}),
+        ),
+        (1_500, "assistant_token", json!({"text": "I <did> it & more"})),
+        (2_000, "tool_result", json!({"source": "acceptance", "check": 1, "durationMs": 1250})),
+        (
+            3_345,
+            "run_complete",
+            json!({"outcome": "failed", "reason": "acceptance", "summary": "1 of 2 failed",
+            "headless": {"exitCodeHint": 4}, "acceptance": {"results": [
+                {"id": "check-1", "passed": true, "exitCode": 0, "output": ""},
+                {"id": "check-2", "passed": false, "exitCode": 2, "output": "a\nb"}]}}),
+        ),
+    ]));
+    assert_eq!(
+        xml,
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="push" tests="3" failures="1" errors="0" skipped="0" time="2.345">
+  <testsuite name="run_1" tests="3" failures="1" errors="0" skipped="0" time="2.345" timestamp="1970-01-01T00:00:01">
+    <properties>
+      <property name="sessionId" value="sess_1"/>
+      <property name="runId" value="run_1"/>
+      <property name="outcome" value="failed"/>
+      <property name="exitCode" value="4"/>
+    </properties>
+    <testcase classname="push.run" name="run" time="2.345"/>
+    <testcase classname="push.acceptance" name="check-1: make" time="0.000"/>
+    <testcase classname="push.acceptance" name="check-2: make test" time="1.250">
+      <failure type="acceptance" message="exit code 2">a
+b</failure>
+    </testcase>
+    <system-out>I &lt;did&gt; it &amp; more</system-out>
+  </testsuite>
+</testsuites>
+"#
+    );
+}
+
+#[test]
+fn a_failed_run_is_a_failure_and_what_was_not_checked_is_skipped() {
+    let xml = write(&report(&[
+        (
+            1,
+            "user_message",
+            json!({"acceptanceCriteria": [{"id": "check-1", "check": "make", "exitCode": 0}]}),
+        ),
+        (2, "usage", json!({"model": "m", "inputTokens": 12, "costUsd": 0.5})),
+        (
+            9,
+            "run_complete",
+            json!({"outcome": "failed", "reason": "timeout", "summary": "too \"slow\"",
+            "headless": {"exitCodeHint": 1}}),
+        ),
+    ]));
+    for part in [
+        "tests=\"2\" failures=\"1\" errors=\"0\" skipped=\"1\"",
+        "<failure type=\"timeout\" message=\"too &quot;slow&quot;\">exit code 1\ntoo &quot;slow&quot;</failure>",
+        "name=\"check-1: make\" time=\"0.000\">\n      <skipped message=\"not checked, because",
+        "<property name=\"inputTokens\" value=\"12\"/>",
+        "<property name=\"costUsd\" value=\"0.5\"/>",
+    ] {
+        assert!(xml.contains(part), "no {part} in {xml}");
+    }
+}
+
+#[test]
+fn what_was_denied_is_listed_and_only_a_denied_run_fails() {
+    for (outcome, code, failures) in [("denied", 3, 1), ("success", 0, 0), ("cancelled", 2, 1)] {
+        let xml = write(&report(&[
+            (
+                1,
+                "approval_required",
+                json!({"approvalId": "appr_1", "kind": "command", "summary": "rm -rf /"}),
+            ),
+            (2, "approval_received", json!({"approvalId": "appr_1", "decision": "deny", "by": "timeout"})),
+            (
+                3,
+                "run_complete",
+                json!({"outcome": outcome, "summary": "", "headless": {"exitCodeHint": code}}),
+            ),
+        ]));
+        assert!(
+            xml.contains(&format!("tests=\"2\" failures=\"{failures}\" errors=\"0\" skipped=\"1\"")),
+            "{xml}"
+        );
+        assert!(xml.contains("name=\"command: rm -rf /\""), "{xml}");
+        assert!(xml.contains("<skipped message=\"nobody answered in time (appr_1)\"/>"), "{xml}");
+    }
+}
+
+#[test]
+fn a_run_whose_end_was_not_seen_is_an_error() {
+    let xml = write(&report(&[(1, "user_message", json!({"text": "x"}))]));
+    assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""), "{xml}");
+    assert!(xml.contains("<error type=\"unknown\""), "{xml}");
+}
+
+#[test]
+fn nothing_that_xml_cannot_hold_gets_through() {
+    let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+    for text in [content(&every), attribute(&every)] {
+        let allowed = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
+        assert!(text.chars().all(allowed));
+        assert!(!text.contains('<') && !text.contains('>') && !text.contains('"'));
+    }
+    assert_eq!(attribute("a\n<\u{1b}[31m\u{0}b\u{ffff}&amp;\">"), "a&#10;&lt;b&amp;amp;&quot;&gt;");
+}
+
+#[test]
+fn a_long_text_keeps_its_beginning_and_its_end() {
+    let long = format!("begin{}end", "ä".repeat(100_000));
+    let kept = content(&long);
+    assert!(kept.starts_with("begin") && kept.ends_with("end"), "it kept neither");
+    assert!(kept.contains("bytes left out]") && kept.len() < CONTENT + 100, "{}", kept.len());
+    assert_eq!(content(&"x".repeat(CONTENT)).len(), CONTENT);
+}
+
+#[test]
+fn days_are_counted_over_leap_years() {
+    for (days, expected) in [
+        (0, (1970, 1, 1)),
+        (58, (1970, 2, 28)),
+        (59, (1970, 3, 1)),
+        (789, (1972, 2, 29)),
+        (11_016, (2000, 2, 29)),
+        (20_772, (2026, 11, 15)),
+        (47_540, (2100, 2, 28)),
+        (47_541, (2100, 3, 1)),
+        (157_113, (2400, 2, 29)),
+    ] {
+        assert_eq!(date(days), expected, "{days}");
+    }
+}
+
+fn report(events: &[(u64, &str, Value)]) -> Report {
+    let mut report = Report::new("sess_1", "run_1");
+    for (at, kind, payload) in events {
+        report.follow(&Event {
+            session: "sess_1".into(),
+            run: Some("run_1".into()),
+            seq: 1,
+            at: *at,
+            kind: (*kind).into(),
+            payload: payload.clone(),
+            line: String::new(),
+        });
+    }
+    report
+}

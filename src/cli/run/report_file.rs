@@ -1,0 +1,98 @@
+//! Where the report of a run goes, and in which format.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::cli::console::Console;
+use crate::cli::exit::{CliError, Exit};
+use crate::cli::plain::plain_line;
+use crate::cli::report::Report;
+use crate::cli::{junit, store};
+
+/// A report that was asked for: `junit=FILE`, as yet the only format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ReportFile {
+    path: PathBuf,
+}
+
+impl FromStr for ReportFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("junit", path)) if !path.is_empty() => Ok(Self { path: path.into() }),
+            Some(_) | None => Err("not a format and a file, as in junit=push.xml".to_owned()),
+        }
+    }
+}
+
+impl ReportFile {
+    /// Refuses what could not be written later: a run is too dear to find that out afterwards.
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if !folder.unwrap_or(Path::new(".")).is_dir() || self.path.is_dir() {
+            return Err(CliError::Usage(format!("cannot write a report to {}", self.path.display())));
+        }
+        Ok(())
+    }
+
+    /// Writes the report of a run, whatever became of it.
+    ///
+    /// The outcome stays what it is; only a success without its report is none.
+    pub(super) fn write(
+        &self,
+        report: &Report,
+        outcome: Result<Exit, CliError>,
+        console: &mut Console,
+    ) -> Result<Exit, CliError> {
+        let written = store::replace(&self.path, junit::write(report).as_bytes());
+        match (outcome, written) {
+            (Ok(Exit::SUCCESS), Err(error)) => Err(error),
+            (outcome, Err(error)) => {
+                console.warn(&plain_line(&error.to_string()));
+                outcome
+            }
+            (outcome, Ok(())) => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::console::testing::{Written, console};
+
+    #[test]
+    fn a_report_is_a_format_and_a_file() {
+        assert_eq!("junit=a=b.xml".parse(), Ok(ReportFile { path: "a=b.xml".into() }));
+        for text in ["", "junit", "junit=", "tap=x", "x.xml"] {
+            assert!(text.parse::<ReportFile>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_refused_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |path: PathBuf| ReportFile { path };
+        assert!(file(folder.path().join("r.xml")).check().is_ok());
+        assert!(file("r.xml".into()).check().is_ok());
+        assert_eq!(file(folder.path().to_owned()).check().unwrap_err().exit(), Exit::USAGE);
+        assert_eq!(file(folder.path().join("none/r.xml")).check().unwrap_err().exit(), Exit::USAGE);
+    }
+
+    #[test]
+    fn a_success_without_its_report_is_none_and_a_failure_stays_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let lost = ReportFile { path: folder.path().join("none/r.xml") };
+        let report = Report::new("s", "r");
+        let (mut console, err) = console(Written::default());
+        assert!(lost.write(&report, Ok(Exit::SUCCESS), &mut console).is_err());
+        assert_eq!(err.text(), "");
+        assert_eq!(lost.write(&report, Ok(Exit::CANCELLED), &mut console).unwrap(), Exit::CANCELLED);
+        assert!(err.text().starts_with("push: cannot write "), "{}", err.text());
+        let kept = ReportFile { path: folder.path().join("r.xml") };
+        assert_eq!(kept.write(&report, Ok(Exit::SUCCESS), &mut console).unwrap(), Exit::SUCCESS);
+        assert!(kept.write(&report, Err(CliError::OutcomeGone), &mut console).is_err());
+        assert!(std::fs::read_to_string(&kept.path).unwrap().contains("<error type=\"unknown\""));
+    }
+}

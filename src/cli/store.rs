@@ -1,0 +1,64 @@
+//! Files that are whole or not there: what was before stays until what comes is complete.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::exit::CliError;
+
+/// Replaces a file in one step; a link is followed, and the mode of what was there is kept.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let unwritable = |source| CliError::File { action: "write", what: path.display().to_string(), source };
+    // Where a link leads nowhere yet, what it names is unknown, and the link itself is replaced.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let beside = beside(&target).map_err(unwritable)?;
+    let done = fill(&beside, &target, bytes).and_then(|()| fs::rename(&beside, &target));
+    if done.is_err() {
+        // Nobody needs half a file; that it could not be written is what is told.
+        let _ = fs::remove_file(&beside);
+    }
+    done.map_err(unwritable)
+}
+
+fn fill(beside: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file: File = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    if let Ok(before) = fs::metadata(target) {
+        file.set_permissions(before.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Returns a name in the same directory that nobody else uses at this time.
+fn beside(target: &Path) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    Ok(target.with_file_name(format!(".{name}.{}", ulid::Ulid::generate())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        for text in ["one", "two"] {
+            replace(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(replace(&folder.path().join("none/f"), b"x").is_err());
+        let taken = folder.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        fs::write(taken.join("precious"), "x").unwrap();
+        assert!(replace(&taken, b"x").is_err());
+        assert!(taken.join("precious").exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,46 @@
+//! Every value of a file with its name and its place.
+
+use toml::de::{DeTable, DeValue};
+
+/// One value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// Its key, with dots and, in a list, a number counted from 1.
+    pub(super) key: String,
+    /// The last part of its key.
+    pub(super) name: String,
+    /// Its text, if it is one.
+    pub(super) text: Option<String>,
+    /// Where its key begins, in bytes.
+    pub(super) at: usize,
+}
+
+/// Returns every value that is no table and no list of tables.
+pub(super) fn of(table: &DeTable<'_>) -> Vec<Spot> {
+    let mut spots = Vec::new();
+    gather(table, "", &mut spots);
+    spots
+}
+
+fn gather(table: &DeTable<'_>, prefix: &str, spots: &mut Vec<Spot>) {
+    for (name, value) in table {
+        let name_text: &str = name.get_ref();
+        let key = if prefix.is_empty() { name_text.to_owned() } else { format!("{prefix}.{name_text}") };
+        visit(value.get_ref(), &key, name_text, name.span().start, spots);
+    }
+}
+
+fn visit(value: &DeValue<'_>, key: &str, name: &str, at: usize, spots: &mut Vec<Spot>) {
+    if let Some(table) = value.as_table() {
+        gather(table, key, spots);
+        return;
+    }
+    if let Some(list) = value.as_array() {
+        for (index, item) in list.iter().enumerate() {
+            visit(item.get_ref(), &format!("{key}.{}", index + 1), name, item.span().start, spots);
+        }
+        return;
+    }
+    let text = value.as_str().map(str::to_owned);
+    spots.push(Spot { key: key.to_owned(), name: name.to_owned(), text, at });
+}

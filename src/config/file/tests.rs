@@ -1,0 +1,204 @@
+//! What a configuration file may say, and how its mistakes are told.
+
+use std::fs;
+
+use super::*;
+use crate::config::settings::{Preset, Price, ProviderKind, RunLimits, Switch};
+
+const EVERYTHING: &str = r#"
+provider = "openrouter"
+model = "qwen3-coder"
+
+[providers.openai]
+base_url = "https://api.example.com/v1"
+model = "gpt-x"
+headers = { "X-Title" = "push" }
+context_window = 128000
+
+[providers.openrouter]
+kind = "openai"
+base_url = "https://router.example.com/api/v1"
+
+[[prices]]
+model = "gpt-x"
+input = 1.25
+output = 10
+cache_read = 0.125
+cache_write = 1.5
+
+[[prices]]
+model = "other"
+input = 2
+output = 4
+
+[approvals]
+preset = "strict"
+
+[limits]
+max_turns = 20
+max_tokens = 100_000
+max_cost_usd = 1.5
+compact_at = 0.75
+
+[tools]
+fetch = true
+"#;
+
+#[test]
+fn everything_can_be_said() {
+    let file = parse(EVERYTHING, Path::new("c.toml")).unwrap();
+    let settings = file.settings;
+    assert_eq!(settings.provider.as_deref(), Some("openrouter"));
+    assert_eq!(settings.model.as_deref(), Some("qwen3-coder"));
+    let openai = &settings.providers["openai"];
+    assert_eq!(openai.kind, ProviderKind::OpenAi);
+    assert_eq!(openai.base_url.as_deref(), Some("https://api.example.com/v1"));
+    assert_eq!((openai.model.as_deref(), openai.context_window), (Some("gpt-x"), Some(128_000)));
+    assert_eq!(openai.headers["X-Title"], "push");
+    assert_eq!(settings.providers["openrouter"].kind, ProviderKind::OpenAi);
+    let price = |model: &str, [input, output, cache_read, cache_write]: [u64; 4]| Price {
+        model: model.to_owned(),
+        input,
+        output,
+        cache_read,
+        cache_write,
+    };
+    assert_eq!(
+        settings.prices,
+        [
+            price("gpt-x", [1_250_000, 10_000_000, 125_000, 1_500_000]),
+            price("other", [2_000_000, 4_000_000, 2_000_000, 2_000_000])
+        ]
+    );
+    assert_eq!(settings.approvals, Preset::Strict);
+    let limits = RunLimits {
+        max_turns: Some(20),
+        max_tokens: Some(100_000),
+        max_cost_micro_usd: Some(1_500_000),
+        compact_at_permille: 750,
+    };
+    assert_eq!(settings.limits, limits);
+    assert_eq!(settings.tools.fetch, Switch::On);
+    for (key, line) in [("provider", 2), ("providers.openai.headers.X-Title", 8), ("prices.2.model", 23)] {
+        assert_eq!(file.lines.get(key), Some(&line), "{key}");
+    }
+}
+
+#[test]
+fn nothing_need_be_said() {
+    assert_eq!(parse("", Path::new("c")).unwrap(), File::default());
+    assert_eq!(parse("# only words\n[limits]\n", Path::new("c")).unwrap(), File::default());
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_and_what_was_expected() {
+    for (text, told) in [
+        (
+            "provider = 'ollama'\nmodle = 'x'\n",
+            "line 2: unknown field `modle`, expected one of `provider`, `model`",
+        ),
+        ("\n\nmodel = 3\n", "line 3: invalid type: integer `3`, expected a string"),
+        ("model = 'x\n", "line 1: invalid literal string"),
+        ("model = 'x'\nmodel = 'y'\n", "line 2: duplicate key"),
+        (
+            "provider = 'opnai'\n",
+            "line 1: `provider` must be playbook, ollama, openai, anthropic, or a name with",
+        ),
+        (
+            "[providers.mine]\nbase_url = 'http://x'\n",
+            "line 1: `providers.mine.kind` must be one of \"ollama\", \"openai\"",
+        ),
+        ("[providers.mine]\nkind = 'open'\n", "line 2: `providers.mine.kind` must be one of \"ollama\""),
+        ("[providers.openai]\nkind = 'ollama'\n", "line 2: `providers.openai.kind` must be \"openai\""),
+        ("[providers.playbook]\nmodel = 'x'\n", "line 1: `providers.playbook` must be a name of letters"),
+        ("[providers.'a b']\nkind = 'ollama'\n", "line 1: `providers.a b` must be a name of letters"),
+        (
+            "[providers.openai]\n\nbase_url = 'api.example.com'\n",
+            "line 3: `providers.openai.base_url` must be an address",
+        ),
+        (
+            "[providers.openai]\nbase_url = 'https://a/v1?x=1'\n",
+            "line 2: `providers.openai.base_url` must be an address",
+        ),
+        (
+            "[providers.openai]\ncontext_window = 0\n",
+            "line 2: `providers.openai.context_window` must be at least 1",
+        ),
+        (
+            "[providers.openai.headers]\n'X Y' = 'z'\n",
+            "line 2: `providers.openai.headers.X Y` must be named as a header",
+        ),
+        (
+            "[providers.openai.headers]\nX = \"a\\nb\"\n",
+            "line 2: `providers.openai.headers.X` must be one line",
+        ),
+        (
+            "[[prices]]\nmodel = 'm'\ninput = -1\noutput = 1\n",
+            "line 3: `prices.input` must be an amount of US dollars",
+        ),
+        ("[[prices]]\nmodel = 'm'\ninput = 1\n", "line 1: missing field `output`"),
+        (
+            "[[prices]]\nmodel='m'\ninput=1\noutput=1\n[[prices]]\nmodel='m'\ninput=1\noutput=1\n",
+            "line 6: `prices.model` must be",
+        ),
+        (
+            "[approvals]\npreset = 'lax'\n",
+            "line 2: `approvals.preset` must be one of \"strict\", \"standard\", \"trusted\"",
+        ),
+        ("[limits]\nmax_turns = 0\n", "line 2: `limits.max_turns` must be at least 1"),
+        ("[limits]\nmax_turns = -2\n", "line 2: invalid value: integer `-2`, expected u32"),
+        ("[limits]\nmax_cost_usd = 0\n", "line 2: `limits.max_cost_usd` must be more than nothing"),
+        ("[limits]\nmax_cost_usd = nan\n", "line 2: `limits.max_cost_usd` must be an amount"),
+        ("[limits]\ncompact_at = 80\n", "line 2: `limits.compact_at` must be a share"),
+        ("[tools]\nfetch = 'yes'\n", "line 2: invalid type: string \"yes\", expected a boolean"),
+        ("model = ' '\n", "line 1: `model` must be a name"),
+    ] {
+        let error = parse(text, Path::new("/c.toml")).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("/c.toml, {told}")), "{text:?} gave {error}");
+        assert!(!error.contains('\n'), "{error:?}");
+    }
+}
+
+#[test]
+fn a_credential_is_refused_by_name_or_by_look_and_not_repeated() {
+    for text in [
+        "[providers.openai]\napi_key = 'hunter2'\n",
+        "\napiKey = 'hunter2'\n",
+        "[providers.anthropic]\nauth-token = 'hunter2'\n",
+        "[providers.openai]\nheaders = { Authorization = 'hunter2' }\n",
+        "[providers.openai.headers]\nX-Api-Key = 'hunter2'\n",
+        "[providers.openai.headers]\nX-Title = 'Bearer hunter2'\n",
+        "[providers.openai]\nmodel = 'sk-proj-hunter2-0123456789'\n",
+        "[providers.openai]\nheaders = 'Bearer hunter2'\n",
+        "[providers.openai]\nbase_url = 'https://ann:hunter2@api.example.com/v1'\n",
+        "[[prices]]\npassword = 'hunter2'\n",
+    ] {
+        let line = text.lines().position(|line| line.contains("hunter2")).unwrap() + 1;
+        let error = parse(text, Path::new("c.toml")).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("c.toml, line {line}: ")), "{text:?} gave {error}");
+        assert!(error.contains("looks like a credential") && error.contains("OPENAI_API_KEY"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn what_only_sounds_like_a_credential_is_taken() {
+    let text =
+        "model = 'sk-1'\n[providers.openai]\nbase_url = 'http://host/@scope'\n[limits]\nmax_tokens = 5\n";
+    assert!(parse(text, Path::new("c")).is_ok());
+}
+
+#[test]
+fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(read(&folder.path().join("none.toml")).unwrap(), File::default());
+    assert!(matches!(read(folder.path()), Err(ConfigError::Unreadable { .. })));
+    let path = folder.path().join("c.toml");
+    assert_eq!(read(&path.join("below")).unwrap(), File::default());
+    fs::write(&path, b"model = 'a'\n# \xff\n").unwrap();
+    assert!(read(&path).unwrap_err().to_string().ends_with("c.toml, line 2: this is not UTF-8"));
+    fs::write(&path, vec![b'\n'; 1024 * 1024]).unwrap();
+    assert!(read(&path).is_ok());
+    fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).unwrap();
+    assert!(read(&path).unwrap_err().to_string().contains("more than 1048576 bytes"));
+}

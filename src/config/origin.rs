@@ -1,0 +1,231 @@
+//! What holds in the end, value by value, and where each comes from.
+//!
+//! A variable goes before the file, and what a project asks for is applied to both. No key and no header's value is
+//! among the values.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::file::File;
+use super::project::{Project, tighten};
+use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch};
+
+/// One value and its origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its key, with dots.
+    pub key: String,
+    /// The value; null where there is none.
+    pub value: Value,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The user's file.
+    File {
+        /// The line.
+        line: usize,
+    },
+    /// A project's file, which made it stricter.
+    Project {
+        /// That file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// A variable.
+    Variable(String),
+    /// Nobody said anything.
+    Default,
+}
+
+/// How variables are looked up.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Returns every value that holds for sessions begun in a project; `projects` are the files around it.
+pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<Row> {
+    let mut rows = vec![
+        chosen(
+            file,
+            variables,
+            "provider",
+            "PUSH_PROVIDER",
+            file.settings.provider.as_deref().or(Some(NO_MODEL)),
+        ),
+        chosen(file, variables, "model", "PUSH_MODEL", file.settings.model.as_deref()),
+    ];
+    rows.extend(provider_rows(file, variables));
+    rows.extend(file.settings.prices.iter().enumerate().map(|(index, price)| price_row(file, index, price)));
+    let mut settings = file.settings.clone();
+    let mut bounded = bounded_rows(&settings, file);
+    for project in projects {
+        settings = tighten(settings, project.tightening());
+        let tighter = bounded_rows(&settings, &project.file);
+        for (row, tight) in bounded.iter_mut().zip(tighter).filter(|(row, tight)| row.value != tight.value) {
+            let line = project.file.lines.get(&row.key).copied().unwrap_or(1);
+            *row = Row { origin: Origin::Project { path: project.path.clone(), line }, ..tight };
+        }
+    }
+    rows.extend(bounded);
+    rows
+}
+
+fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, otherwise: Option<&str>) -> Row {
+    match variables(variable).filter(|value| !value.is_empty()) {
+        Some(value) => Row {
+            key: key.to_owned(),
+            value: json!(value.to_string_lossy()),
+            origin: Origin::Variable(variable.to_owned()),
+        },
+        None => row(file, key, json!(otherwise)),
+    }
+}
+
+/// The providers that the file names, and those whose address a variable names.
+fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
+    let mut providers = file.settings.providers.clone();
+    for (name, kind) in ProviderKind::ALL {
+        if variables(&address_variable(name)).is_some_and(|value| !value.is_empty()) {
+            providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::of(*kind));
+        }
+    }
+    providers.iter().flat_map(|(name, provider)| rows_of(file, variables, name, provider)).collect()
+}
+
+fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &ProviderSettings) -> Vec<Row> {
+    let key = |field: &str| format!("providers.{name}.{field}");
+    let mut rows = vec![row(file, &key("kind"), json!(provider.kind.word()))];
+    let variable = address_variable(name);
+    rows.push(chosen(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
+    rows.push(row(file, &key("model"), json!(provider.model)));
+    rows.extend(
+        provider.headers.keys().map(|header| row(file, &key(&format!("headers.{header}")), json!("set"))),
+    );
+    rows.push(row(file, &key("context_window"), json!(provider.context_window)));
+    rows
+}
+
+/// Returns the variable that says where a provider is.
+fn address_variable(provider: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' => letter.to_ascii_uppercase(),
+        _ => '_',
+    };
+    match provider {
+        "ollama" => "OLLAMA_HOST".to_owned(),
+        provider => format!("{}_BASE_URL", provider.chars().map(letter).collect::<String>()),
+    }
+}
+
+fn price_row(file: &File, index: usize, price: &Price) -> Row {
+    let line = file.lines.get(&format!("prices.{}.model", index + 1)).copied().unwrap_or(1);
+    let value = json!({
+        "input": dollars(price.input),
+        "output": dollars(price.output),
+        "cache_read": dollars(price.cache_read),
+        "cache_write": dollars(price.cache_write),
+    });
+    Row { key: format!("prices.{}", price.model), value, origin: Origin::File { line } }
+}
+
+/// What a project may make stricter, always in the same order, and what stands beside it.
+fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
+    let limits = &settings.limits;
+    vec![
+        row(file, "approvals.preset", json!(settings.approvals.word())),
+        row(file, "limits.max_turns", json!(limits.max_turns)),
+        row(file, "limits.max_tokens", json!(limits.max_tokens)),
+        row(file, "limits.max_cost_usd", json!(limits.max_cost_micro_usd.map(dollars))),
+        row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
+        row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
+    ]
+}
+
+fn row(file: &File, key: &str, value: Value) -> Row {
+    let origin = file.lines.get(key).map_or(Origin::Default, |line| Origin::File { line: *line });
+    Row { key: key.to_owned(), value, origin }
+}
+
+fn dollars(millionths: u64) -> f64 {
+    millionths as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::file::parse;
+
+    #[test]
+    fn without_anything_everything_is_the_default() {
+        let rows = rows(&File::default(), &[], &|_| None);
+        assert!(rows.iter().all(|row| row.origin == Origin::Default), "{rows:?}");
+        assert_eq!(value(&rows, "provider"), &json!("playbook"));
+        assert_eq!(value(&rows, "limits.compact_at"), &json!(0.8));
+        assert_eq!(value(&rows, "tools.fetch"), &json!(false));
+    }
+
+    #[test]
+    fn a_variable_goes_before_the_file() {
+        let file =
+            file("provider = 'ollama'\nmodel = 'qwen'\n[providers.openai]\nbase_url = 'http://a/v1'\n");
+        let variables = |name: &str| match name {
+            "PUSH_PROVIDER" => Some("openai".into()),
+            "PUSH_MODEL" => Some("".into()),
+            "OPENAI_BASE_URL" => Some("http://b/v1".into()),
+            "OLLAMA_HOST" => Some("10.0.0.1".into()),
+            _ => None,
+        };
+        let rows = rows(&file, &[], &variables);
+        for (key, text, origin) in [
+            ("provider", "openai", Origin::Variable("PUSH_PROVIDER".into())),
+            ("model", "qwen", Origin::File { line: 2 }),
+            ("providers.openai.base_url", "http://b/v1", Origin::Variable("OPENAI_BASE_URL".into())),
+            ("providers.ollama.base_url", "10.0.0.1", Origin::Variable("OLLAMA_HOST".into())),
+        ] {
+            let row = rows.iter().find(|row| row.key == key).unwrap();
+            assert_eq!((&row.value, &row.origin), (&json!(text), &origin), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_the_origin_of_what_it_made_stricter_and_of_nothing_else() {
+        let file = file("[approvals]\npreset = 'trusted'\n[limits]\nmax_turns = 3\n");
+        let path = Path::new("/p/.push/config.toml");
+        let text = "\n[approvals]\npreset = 'strict'\n[limits]\nmax_turns = 9\n";
+        let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+        let rows = rows(&file, &[project], &|_| None);
+        let preset = rows.iter().find(|row| row.key == "approvals.preset").unwrap();
+        assert_eq!(preset.value, json!("strict"));
+        assert_eq!(preset.origin, Origin::Project { path: path.to_owned(), line: 3 });
+        let turns = rows.iter().find(|row| row.key == "limits.max_turns").unwrap();
+        assert_eq!((&turns.value, &turns.origin), (&json!(3), &Origin::File { line: 4 }));
+    }
+
+    #[test]
+    fn prices_are_in_dollars_and_headers_are_not_told() {
+        let file = file(
+            "[providers.openai]\nheaders = { 'X-Title' = 'hunter2' }\n[[prices]]\nmodel = 'm'\ninput = 1.25\noutput = 10\n",
+        );
+        let rows = rows(&file, &[], &|_| None);
+        assert_eq!(value(&rows, "providers.openai.headers.X-Title"), &json!("set"));
+        assert!(!format!("{rows:?}").contains("hunter2"));
+        let price = json!({"input": 1.25, "output": 10.0, "cache_read": 1.25, "cache_write": 1.25});
+        let row = rows.iter().find(|row| row.key == "prices.m").unwrap();
+        assert_eq!((&row.value, &row.origin), (&price, &Origin::File { line: 4 }));
+    }
+
+    fn value<'a>(rows: &'a [Row], key: &str) -> &'a Value {
+        &rows.iter().find(|row| row.key == key).unwrap().value
+    }
+
+    fn file(text: &str) -> File {
+        parse(text, Path::new("config.toml")).unwrap()
+    }
+}

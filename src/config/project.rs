@@ -1,0 +1,230 @@
+//! A project's own configuration, which may make its user's stricter and can do nothing else.
+
+use std::path::{Path, PathBuf};
+
+use super::file::{self, ConfigError, File, Mistake};
+use super::settings::{Preset, Settings, Switch};
+
+/// What a project asks for; `None` is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tightening {
+    /// The most lenient preset.
+    pub preset: Option<Preset>,
+    /// The most turns.
+    pub max_turns: Option<u32>,
+    /// The most tokens.
+    pub max_tokens: Option<u64>,
+    /// The highest cost, in millionths of a US dollar.
+    pub max_cost_micro_usd: Option<u64>,
+    /// Whether the network may be reached at most.
+    pub fetch: Option<Switch>,
+}
+
+/// One project file and what it asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says.
+    pub file: File,
+}
+
+impl Project {
+    /// Takes a file that says nothing a project may not say.
+    pub fn new(path: PathBuf, file: File) -> Result<Self, ConfigError> {
+        let foreign = file.lines.iter().find(|(key, _)| !MAY_SAY.contains(&key.as_str()));
+        match foreign {
+            None => Ok(Self { path, file }),
+            Some((key, line)) => {
+                let mistake = Mistake::NotForProjects { key: key.clone() };
+                Err(ConfigError::Wrong { path, line: *line, mistake })
+            }
+        }
+    }
+
+    /// Returns what it asks for.
+    pub fn tightening(&self) -> Tightening {
+        let settings = &self.file.settings;
+        let says = |key: &str| self.file.lines.contains_key(key);
+        Tightening {
+            preset: says(PRESET).then_some(settings.approvals),
+            max_turns: settings.limits.max_turns,
+            max_tokens: settings.limits.max_tokens,
+            max_cost_micro_usd: settings.limits.max_cost_micro_usd,
+            fetch: says(FETCH).then_some(settings.tools.fetch),
+        }
+    }
+}
+
+/// Returns settings that are nowhere more lenient than either side.
+pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
+    settings.approvals = stricter(settings.approvals, by.preset);
+    settings.tools.fetch = stricter(settings.tools.fetch, by.fetch);
+    let limits = &mut settings.limits;
+    limits.max_turns = lower(limits.max_turns, by.max_turns);
+    limits.max_tokens = lower(limits.max_tokens, by.max_tokens);
+    limits.max_cost_micro_usd = lower(limits.max_cost_micro_usd, by.max_cost_micro_usd);
+    settings
+}
+
+/// Reads the files of the project around `place`: that of `place` itself and those above it, up to its repository.
+///
+/// `home` is the user's home, whose `.push` is the daemon's own and no project's.
+pub fn around(place: &Path, home: &Path) -> Result<Vec<Project>, ConfigError> {
+    // One folder may be reached by two names.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (place, home) = (real(place), real(home));
+    let mut found = Vec::new();
+    for folder in folders(&place, &home, &|folder| folder.join(".git").exists()) {
+        let path = folder.join(".push").join("config.toml");
+        let file = file::read(&path)?;
+        if file != File::default() {
+            found.push(Project::new(path, file)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the folders that may hold a project's file; without a repository there is but one.
+fn folders<'a>(place: &'a Path, home: &Path, is_repository: &dyn Fn(&Path) -> bool) -> Vec<&'a Path> {
+    let below_home: Vec<&Path> = place.ancestors().take_while(|folder| *folder != home).collect();
+    match below_home.iter().position(|folder| is_repository(folder)) {
+        Some(root) => below_home.into_iter().take(root + 1).collect(),
+        None => below_home.into_iter().take(1).collect(),
+    }
+}
+
+fn stricter<T: Ord>(own: T, wanted: Option<T>) -> T {
+    match wanted {
+        Some(wanted) => own.min(wanted),
+        None => own,
+    }
+}
+
+fn lower<T: Ord>(own: Option<T>, wanted: Option<T>) -> Option<T> {
+    match (own, wanted) {
+        (Some(own), Some(wanted)) => Some(own.min(wanted)),
+        (own, wanted) => own.or(wanted),
+    }
+}
+
+const PRESET: &str = "approvals.preset";
+
+const FETCH: &str = "tools.fetch";
+
+const MAY_SAY: &[&str] = &[PRESET, FETCH, "limits.max_turns", "limits.max_tokens", "limits.max_cost_usd"];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::settings::{RunLimits, Tools};
+
+    #[test]
+    fn no_combination_loosens_anything() {
+        let presets = [Preset::Strict, Preset::Standard, Preset::Trusted];
+        for own in presets {
+            for wanted in presets.map(Some).into_iter().chain([None]) {
+                let settings = Settings { approvals: own, ..Settings::default() };
+                let tight = tighten(settings, Tightening { preset: wanted, ..Tightening::default() });
+                assert!(tight.approvals <= own, "{own:?} {wanted:?}");
+                assert!(wanted.is_none_or(|wanted| tight.approvals <= wanted), "{own:?} {wanted:?}");
+            }
+        }
+        for own in [None, Some(1), Some(5), Some(9)] {
+            for wanted in [None, Some(1), Some(5), Some(9)] {
+                let limits = RunLimits { max_turns: own, ..RunLimits::default() };
+                let settings = Settings { limits, ..Settings::default() };
+                let by = Tightening { max_turns: wanted, ..Tightening::default() };
+                let turns = tighten(settings, by).limits.max_turns.unwrap_or(u32::MAX);
+                let bound = own.unwrap_or(u32::MAX).min(wanted.unwrap_or(u32::MAX));
+                assert_eq!(turns, bound, "{own:?} {wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_project_takes_the_network_away_and_never_gives_it() {
+        for (own, wanted, left) in [
+            (Switch::On, Some(Switch::Off), Switch::Off),
+            (Switch::Off, Some(Switch::On), Switch::Off),
+            (Switch::On, None, Switch::On),
+        ] {
+            let settings = Settings { tools: Tools { fetch: own }, ..Settings::default() };
+            let tight = tighten(settings, Tightening { fetch: wanted, ..Tightening::default() });
+            assert_eq!(tight.tools.fetch, left);
+        }
+    }
+
+    #[test]
+    fn what_a_project_does_not_say_changes_nothing() {
+        let project = project("[limits]\nmax_turns = 3\n").unwrap();
+        let own = Settings {
+            approvals: Preset::Trusted,
+            tools: Tools { fetch: Switch::On },
+            ..Settings::default()
+        };
+        let tight = tighten(own.clone(), project.tightening());
+        assert_eq!((tight.approvals, tight.tools.fetch), (Preset::Trusted, Switch::On));
+        assert_eq!(tight.limits.max_turns, Some(3));
+        assert_eq!(tighten(own.clone(), Tightening::default()), own);
+    }
+
+    #[test]
+    fn what_its_user_decides_is_refused_with_its_line() {
+        for (text, line) in [
+            ("[approvals]\npreset = 'strict'\n[providers.openai]\nbase_url = 'http://evil.example'\n", 4),
+            ("model = 'x'\n", 1),
+            ("[limits]\ncompact_at = 0.5\n", 2),
+        ] {
+            let error = project(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("p.toml, line {line}: ")), "{error}");
+            assert!(error.contains("for your own configuration"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_its_repository_and_never_the_home() {
+        let repository = |folder: &Path| folder == Path::new("/home/ann/work/app");
+        let found = |place: &'static str, home: &str| folders(Path::new(place), Path::new(home), &repository);
+        let paths = |list: &[&'static str]| list.iter().map(|path| Path::new(*path)).collect::<Vec<_>>();
+        assert_eq!(
+            found("/home/ann/work/app/src", "/home/ann"),
+            paths(&["/home/ann/work/app/src", "/home/ann/work/app"])
+        );
+        assert_eq!(found("/home/ann/work", "/home/ann"), paths(&["/home/ann/work"]));
+        assert_eq!(found("/home/ann", "/home/ann"), paths(&[]));
+        assert_eq!(found("/home/ann/work/app", "/home/ann/work/app"), paths(&[]));
+        assert_eq!(found("/srv/x", "/home/ann"), paths(&["/srv/x"]));
+    }
+
+    #[test]
+    fn files_on_the_way_up_are_read_and_that_of_the_home_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let app = home.path().join("app");
+        let inner = app.join("inner");
+        for (folder, text) in [
+            (home.path(), "nonsense"),
+            (&app, "[approvals]\npreset = 'strict'\n"),
+            (&inner, "[tools]\nfetch = false\n"),
+        ] {
+            fs::create_dir_all(folder.join(".push")).unwrap();
+            fs::write(folder.join(".push/config.toml"), text).unwrap();
+        }
+        fs::create_dir(app.join(".git")).unwrap();
+        let found = around(&inner, home.path()).unwrap();
+        let asked: Vec<Tightening> = found.iter().map(Project::tightening).collect();
+        assert_eq!(asked[0].fetch, Some(Switch::Off));
+        assert_eq!(asked[1].preset, Some(Preset::Strict));
+        assert_eq!(asked.len(), 2);
+        assert!(around(home.path(), home.path()).unwrap().is_empty());
+        fs::write(inner.join(".push/config.toml"), "x").unwrap();
+        assert!(around(&inner, home.path()).is_err());
+    }
+
+    fn project(text: &str) -> Result<Project, ConfigError> {
+        let path = Path::new("p.toml");
+        Project::new(path.to_owned(), file::parse(text, path)?)
+    }
+}

@@ -1,0 +1,145 @@
+//! `push config`: where it is, what holds, and what is wrong with it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::home::{Home, Running, Said};
+
+#[test]
+fn the_file_is_where_the_platform_keeps_them_or_where_a_variable_says() {
+    let home = Home::new();
+    let usual = home.path().join(".config/push/config.toml");
+    assert_eq!(home.ok(&["config", "path"]), format!("{}\n", usual.display()));
+    let said = with(&home, &["config", "path"], &[("PUSH_CONFIG", "/elsewhere/push.toml")]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "/elsewhere/push.toml\n"));
+    let said = with(&home, &["config", "path"], &[("XDG_CONFIG_HOME", "/conf")]);
+    assert_eq!(said.out, "/conf/push/config.toml\n");
+    let said = with(&home, &["config", "path"], &[("PUSH_CONFIG", "push.toml")]);
+    assert_eq!((said.code, said.out.as_str()), (Some(69), ""), "{said:?}");
+    assert!(!home.push_path("").exists(), "a daemon was started for nothing");
+}
+
+#[test]
+fn without_a_file_the_defaults_hold() {
+    let home = Home::new();
+    let shown = home.json(&["config", "show", "--json"]);
+    assert_eq!(shown["exists"], false);
+    for (key, value) in
+        [("provider", json!("playbook")), ("model", Value::Null), ("tools.fetch", json!(false))]
+    {
+        assert_eq!(row(&shown, key), json!({"key": key, "value": value, "origin": "default"}));
+    }
+    let out = home.ok(&["config", "show"]);
+    assert!(out.contains("(not there)\n") && out.contains("approvals.preset"), "{out}");
+    assert!(home.ok(&["config", "check"]).ends_with("config.toml: not there\n"));
+}
+
+#[test]
+fn each_value_is_shown_with_its_origin_and_a_key_never() {
+    let home =
+        configured("provider = 'openai'\nmodel = 'gpt'\n[providers.openai]\nheaders = { X-T = 'planted' }\n");
+    let variables = [("PUSH_MODEL", "other"), ("OPENAI_API_KEY", "sk-planted-0123456789")];
+    let said = with(&home, &["config", "show", "--json"], &variables);
+    let shown = said.json();
+    assert_eq!(
+        row(&shown, "provider"),
+        json!({"key": "provider", "value": "openai", "origin": "file", "line": 1})
+    );
+    assert_eq!(
+        row(&shown, "model"),
+        json!({"key": "model", "value": "other", "origin": "variable", "variable": "PUSH_MODEL"})
+    );
+    assert!(!said.out.contains("planted"), "{said:?}");
+    let said = with(&home, &["config", "show"], &variables);
+    assert!(said.out.contains("file, line 1\n") && said.out.contains("PUSH_MODEL\n"), "{said:?}");
+    assert!(!said.out.contains("planted"), "{said:?}");
+}
+
+#[test]
+fn a_mistake_is_named_with_its_file_and_line() {
+    let home = configured("provider = 'openai'\n\n[limits]\nmax_trns = 3\n");
+    for words in [&["config", "check"][..], &["config", "show"]] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+        let place = format!("push: {}, line 4: unknown field `max_trns`", config(&home).display());
+        assert!(said.err.starts_with(&place) && said.err.contains("`max_turns`"), "{said:?}");
+    }
+    home.write("other.toml", "model = 5\n");
+    let said = home.push(&["config", "check", "other.toml"]);
+    assert!(said.code == Some(1) && said.err.contains("other.toml, line 1: "), "{said:?}");
+    home.write("other.toml", "model = 'm'\n");
+    assert_eq!(home.ok(&["config", "check", "other.toml"]), "other.toml: ok\n");
+    assert_eq!(home.push(&["config", "check", "none.toml"]).code, Some(1));
+}
+
+#[test]
+fn a_key_in_the_file_is_refused_and_not_repeated() {
+    let home = configured("[providers.openai]\napi_key = 'planted'\n");
+    let said = home.push(&["config", "check"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("line 2") && said.err.contains("OPENAI_API_KEY"), "{said:?}");
+    assert!(!said.err.contains("planted"), "{said:?}");
+}
+
+#[test]
+fn a_project_tightens_and_is_told_as_the_origin() {
+    let home = configured("[approvals]\npreset = 'trusted'\n[limits]\nmax_turns = 5\n");
+    let project = home.path().join("project");
+    fs::create_dir_all(project.join(".push")).unwrap();
+    fs::create_dir_all(project.join(".git")).unwrap();
+    fs::create_dir_all(project.join("src")).unwrap();
+    let file = project.join(".push/config.toml");
+    fs::write(&file, "[approvals]\npreset = 'strict'\n[limits]\nmax_turns = 50\n").unwrap();
+    let mut command = home.command(&["config", "show", "--json"]);
+    command.current_dir(project.join("src"));
+    let shown = Running::start(command).said().json();
+    let preset = row(&shown, "approvals.preset");
+    assert_eq!((&preset["value"], &preset["origin"]), (&json!("strict"), &json!("project")));
+    assert_eq!(preset["file"], file.canonicalize().unwrap().display().to_string());
+    assert_eq!(row(&shown, "limits.max_turns")["value"], 5);
+    fs::write(&file, "provider = 'openai'\n").unwrap();
+    let mut command = home.command(&["config", "check"]);
+    command.current_dir(&project);
+    let said = Running::start(command).said();
+    assert!(said.code == Some(1) && said.err.contains("line 1: `provider` is for your own"), "{said:?}");
+}
+
+#[test]
+fn the_daemons_own_directory_is_no_project() {
+    let home = Home::new();
+    fs::create_dir_all(home.push_path("")).unwrap();
+    home.write(".push/config.toml", "nonsense");
+    home.ok(&["config", "show"]);
+}
+
+#[test]
+fn a_provider_that_nobody_knows_is_told() {
+    let home = Home::new();
+    let said = with(&home, &["config", "check"], &[("PUSH_PROVIDER", "opnai")]);
+    assert!(said.code == Some(1) && said.err.contains("PUSH_PROVIDER is opnai"), "{said:?}");
+    assert_eq!(with(&home, &["config", "check"], &[("PUSH_PROVIDER", "openai")]).code, Some(0));
+}
+
+fn configured(text: &str) -> Home {
+    let home = Home::new();
+    let path = config(&home);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    home
+}
+
+fn config(home: &Home) -> std::path::PathBuf {
+    home.path().join(".config/push/config.toml")
+}
+
+fn with(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Said {
+    let mut command = home.command(words);
+    command.envs(variables.iter().copied());
+    Running::start(command).said()
+}
+
+fn row(shown: &Value, key: &str) -> Value {
+    let rows = shown["settings"].as_array().unwrap();
+    rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("no {key} in {shown}")).clone()
+}

@@ -1,0 +1,93 @@
+//! Reports of runs: what `--report` writes, whatever became of the run, and what a result lists.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::home::Home;
+
+#[test]
+fn every_outcome_is_a_report_that_agrees_with_the_exit_code() {
+    let home = Home::new();
+    for (words, code, part) in [
+        (&["$ echo '<&>'"][..], 0, "<testcase classname=\"push.run\" name=\"run\" time=\""),
+        (&["$ exit 9"], 1, "<failure type=\"step_failed\""),
+        (&["--headless", "$? rm 'a&b'"], 3, "<skipped message=\"denied by cli (appr_"),
+        (
+            &["--accept", "echo '<out>'; exit 8", "--accept", "true", "$ true"],
+            4,
+            "exit code 8\">&lt;out&gt;\n</failure>",
+        ),
+        (&["--timeout", "0.2", "$ sleep 1000"], 1, "<failure type=\"timeout\""),
+        (&["--accept", "true", "$ exit 9"], 1, "name=\"check-1: true\" time=\"0.000\">\n      <skipped"),
+    ] {
+        let said = home.push(&[&["run", "--report", "junit=push.xml"], words].concat());
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        let xml = home.read("push.xml");
+        assert!(xml.contains(part), "no {part} in {xml}");
+        assert_eq!(xml.contains("failures=\"0\" errors=\"0\""), code == 0, "{xml}");
+        assert!(xml.contains(&format!("<property name=\"exitCode\" value=\"{code}\"/>")), "{xml}");
+        fs::remove_file(home.path().join("push.xml")).unwrap();
+    }
+    let left = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("push.xml")), "a piece is left");
+}
+
+#[test]
+fn a_report_is_well_formed_whatever_the_run_said() {
+    let home = Home::new();
+    let message = "Odd: ]]> \u{1b}[31m \u{7} <x a='\"'>&lt;\n\n$ printf '\\000\\033[2J\\377'; false\n";
+    home.push(&["run", "--report", "junit=push.xml", "--accept", "printf '\\001<\\n\"'; false", message]);
+    let checked = home
+        .program("python3", &["-c", "import xml.dom.minidom as m; m.parse('push.xml'); print('well formed')"])
+        .output();
+    match checked {
+        Ok(checked) => {
+            assert_eq!(
+                String::from_utf8_lossy(&checked.stdout),
+                "well formed\n",
+                "{}",
+                home.read("push.xml")
+            );
+        }
+        Err(_) => super::skip::skip("whether a report is well formed: python3 is missing"),
+    }
+}
+
+#[test]
+fn a_cancelled_run_has_its_report() {
+    let home = Home::new();
+    let mut run = home.start(&["run", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
+    run.until_line("  begun");
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.said().code, Some(2));
+    assert!(home.read("push.xml").contains("<failure type=\"user_cancelled\""), "{}", home.read("push.xml"));
+}
+
+#[test]
+fn a_retry_with_the_same_key_writes_the_same_report() {
+    let home = Home::new();
+    let run = |file: &str| {
+        let report = format!("junit={file}");
+        let words = ["run", "--headless", "--idempotency-key", "k", "--report", &report, "--accept", "true"];
+        home.push(&[&words[..], &["$ echo x >> ran"]].concat()).code
+    };
+    assert_eq!((run("first.xml"), run("second.xml")), (Some(0), Some(0)));
+    assert_eq!(home.read("ran"), "x\n");
+    assert!(home.read("first.xml").contains("name=\"check-1: true\""), "{}", home.read("first.xml"));
+    assert_eq!(home.read("first.xml"), home.read("second.xml"));
+}
+
+#[test]
+fn denials_are_listed_with_who_and_what() {
+    let home = Home::new();
+    let said = home.push(&["run", "--headless", "--json", "$? rm precious"]);
+    let denial = &said.json()["denials"][0];
+    assert!(denial["approvalId"].as_str().unwrap().starts_with("appr_"), "{denial}");
+    assert_eq!((denial["by"].as_str(), denial["kind"].as_str().is_some()), (Some("cli"), true));
+    assert!(denial["summary"].as_str().unwrap().contains("rm precious"), "{denial}");
+    let said = home.push(&["run", "--headless", "$? rm precious"]);
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert!(lines[lines.len() - 2].starts_with("not approved: "), "{said:?}");
+    assert!(lines[lines.len() - 2].contains("rm precious (appr_"), "{said:?}");
+}
