@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{RAISE_BUDGET, TURN_CUT};
 use crate::kernel::event::{
-    Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement, Taken, Wanted,
+    Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
+    Taken, Wanted,
 };
 use crate::kernel::id::{CallId, MessageId, Seq};
 use crate::provider::model::{self, Entry, Outcome};
@@ -73,11 +74,7 @@ impl Context {
             EventKind::TurnTaken(taken) => self.take(event.seq, taken),
             EventKind::CallIntended(intention) => self.intend(event.seq, intention),
             EventKind::CallSettled(settlement) => self.settle(settlement),
-            EventKind::Compacted(compaction) => {
-                self.items.retain(|item| item.since >= compaction.kept_from);
-                self.summary = Some(compaction.summary.clone());
-                self.counted = None;
-            }
+            EventKind::Compacted(compaction) => self.compact(compaction),
             EventKind::RunRecovered { found: _ } => self.unsay(),
             EventKind::Warned { code, .. } if code == TURN_CUT => self.unsay(),
             EventKind::RunEnded(report) => self.end(event.seq, report),
@@ -102,6 +99,13 @@ impl Context {
             | EventKind::Failed { .. }
             | EventKind::Stopping { .. } => {}
         }
+    }
+
+    /// Puts a summary in the place of the older part.
+    pub fn compact(&mut self, compaction: &Compaction) {
+        self.items.retain(|item| item.since >= compaction.kept_from);
+        self.summary = Some(compaction.summary.clone());
+        self.counted = None;
     }
 
     /// Returns the calls that the model wants next, in order.

@@ -1,7 +1,7 @@
 //! Conversations, folded from events.
 
 use super::*;
-use crate::kernel::event::{Budget, Compaction, Fault, Found, Message, Used};
+use crate::kernel::event::{Budget, Fault, Found, Message, Used};
 use crate::kernel::id::{Fingerprint, Json};
 use crate::kernel::time::Now;
 

@@ -2,19 +2,8 @@
 //!
 //! Without a sandbox, every write and every command of a model asks; reading goes ahead.
 
+use crate::config::settings::Preset;
 use crate::sandbox::tools::{Category, Risk};
-
-/// How much is left to a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Preset {
-    /// Reading goes ahead; writing and commands would in a sandbox, and ask without one.
-    #[default]
-    Standard,
-    /// Only reading goes ahead.
-    Strict,
-    /// Only what is critical asks.
-    Trusted,
-}
 
 /// Tells whether a call is asked about first.
 pub fn asks(preset: Preset, category: Category, risk: Risk) -> bool {

@@ -2,17 +2,17 @@
 
 use crate::provider::model::Usage;
 
-/// Prices of a model, in US dollars for a million tokens, which is millionths of a dollar for one.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What a model costs, in millionths of a US dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Price {
-    /// A token read.
-    pub input: f64,
-    /// A token written.
-    pub output: f64,
-    /// A token read from the server's cache.
-    pub cache_read: f64,
-    /// A token written to the server's cache.
-    pub cache_write: f64,
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens written.
+    pub output: u64,
+    /// Tokens read from the server's cache.
+    pub cache_read: u64,
+    /// Tokens written to the server's cache.
+    pub cache_write: u64,
 }
 
 /// Returns what a turn cost in millionths of a dollar, rounded up: what its server says, or what the price says.
@@ -29,25 +29,17 @@ impl Price {
             (usage.cache_read, self.cache_read),
             (usage.cache_write, self.cache_write),
         ];
-        let sum: f64 = parts.iter().map(|(tokens, price)| as_float(*tokens) * price).sum();
-        // A float that is too large or no number becomes the nearest number there is.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "that is what is wanted")]
-        {
-            sum.ceil() as u64
-        }
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nobody pays for that many tokens to the last one")]
-const fn as_float(tokens: u64) -> f64 {
-    tokens as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PRICE: Price = Price { input: 2.0, output: 10.0, cache_read: 0.5, cache_write: 2.5 };
+    const PRICE: Price =
+        Price { input: 2_000_000, output: 10_000_000, cache_read: 500_000, cache_write: 2_500_000 };
 
     #[test]
     fn cached_tokens_have_their_own_price_and_are_not_paid_twice() {

@@ -44,21 +44,14 @@ pub struct Limits {
     pub result_bytes: usize,
     /// How many bytes of a file a tool looks through for its lines.
     pub read_bytes: u64,
-    /// Whether tools may talk to other machines.
-    pub tool_network: ToolNetwork,
+    /// How long a model's server may be silent; none leaves it to the provider's own.
+    pub model_silence: Option<Duration>,
+    /// How often a model's server is asked in all before a run is given up; none leaves it to the provider's own.
+    pub model_attempts: Option<u32>,
     /// How long running work may go on after the daemon was asked to stop.
     pub grace: Duration,
     /// What the journal may hold.
     pub retention: Retention,
-}
-
-/// Whether tools may talk to other machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolNetwork {
-    /// They may not.
-    Off,
-    /// They may, each time after a question.
-    Allowed,
 }
 
 /// What the journal may hold, and how often that is looked at; `None` is no limit.
@@ -106,7 +99,8 @@ impl Default for Limits {
             step: Duration::from_secs(60 * 60),
             result_bytes: 64 * 1024,
             read_bytes: 64 * 1024 * 1024,
-            tool_network: ToolNetwork::Off,
+            model_silence: None,
+            model_attempts: None,
             grace: Duration::from_secs(10),
             retention: Retention::default(),
         }
@@ -148,9 +142,8 @@ impl Limits {
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);
         }
-        if let Some(network) = network(variable, "PUSH_TOOL_NETWORK")? {
-            limits.tool_network = network;
-        }
+        limits.model_silence = seconds("PUSH_MODEL_SILENCE_SECONDS")?;
+        limits.model_attempts = count(variable, "PUSH_MODEL_ATTEMPTS")?;
         let retention = &mut limits.retention;
         if let Some(age) = time(variable, "PUSH_KEEP_DAYS", "a number of days", 86_400.0)? {
             retention.keep_for = Some(age).filter(|age| !age.is_zero());
@@ -186,12 +179,11 @@ fn time(
     }
 }
 
-fn network(variable: Variable<'_>, name: &'static str) -> Result<Option<ToolNetwork>, LimitError> {
+fn count(variable: Variable<'_>, name: &'static str) -> Result<Option<u32>, LimitError> {
     let Some(value) = variable(name) else { return Ok(None) };
-    match value.to_str() {
-        Some("allow") => Ok(Some(ToolNetwork::Allowed)),
-        Some("off") => Ok(Some(ToolNetwork::Off)),
-        Some(_) | None => Err(LimitError { variable: name, expected: "allow or off", value }),
+    match value.to_str().and_then(|text| text.parse().ok()).filter(|count| *count > 0) {
+        Some(count) => Ok(Some(count)),
+        None => Err(LimitError { variable: name, expected: "a whole number above zero", value }),
     }
 }
 
@@ -217,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_off_for_tools_unless_a_variable_allows_it() {
-        assert_eq!(Limits::default().tool_network, ToolNetwork::Off);
-        let set = |value: &'static str| {
-            Limits::from_environment(&move |name| (name == "PUSH_TOOL_NETWORK").then(|| value.into()))
-                .map(|limits| limits.tool_network)
+    fn how_patient_a_run_is_with_a_model_can_be_said() {
+        let set = |name: &'static str, value: &'static str| {
+            Limits::from_environment(&move |asked| (asked == name).then(|| value.into()))
         };
-        assert_eq!((set("allow").unwrap(), set("off").unwrap()), (ToolNetwork::Allowed, ToolNetwork::Off));
-        assert!(set("1").unwrap_err().to_string().ends_with("must be allow or off, but is \"1\""));
+        assert_eq!(set("PUSH_MODEL_ATTEMPTS", "2").unwrap().model_attempts, Some(2));
+        assert!(set("PUSH_MODEL_ATTEMPTS", "0").is_err());
+        let silence = set("PUSH_MODEL_SILENCE_SECONDS", "1.5").unwrap().model_silence;
+        assert_eq!(silence, Some(Duration::from_millis(1_500)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::connection;
 use super::environments::Environments;
 use super::hub::Hub;
+use super::models::House;
 use super::os;
 use super::retention;
 use super::server::Server;
@@ -29,6 +30,7 @@ use crate::kernel::limits::Limits as SessionLimits;
 use crate::kernel::session::Session;
 use crate::kernel::time::Now;
 use crate::provider::Provider;
+use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
 use crate::sandbox::Local;
 use crate::transport::local::{AcceptError, BindError, Listener};
@@ -122,6 +124,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
+        house: House::new(&config.paths, model_limits(&config.limits)),
         environments: Environments::default(),
         local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),
@@ -168,6 +171,18 @@ fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
 fn lost_summary(session: &SessionId) -> String {
     let nothing = Session::new(SessionLimits::default()).snapshot();
     encode::session_item(&encode::SessionRow::of(session, &nothing)).as_str().to_owned()
+}
+
+/// Returns what a model's server may take, with what the environment says of it.
+fn model_limits(limits: &Limits) -> ModelLimits {
+    let mut of_models = ModelLimits::default();
+    if let Some(silence) = limits.model_silence {
+        (of_models.silence, of_models.first_byte) = (silence, silence);
+    }
+    if let Some(attempts) = limits.model_attempts {
+        of_models.retry.attempts = attempts;
+    }
+    of_models
 }
 
 fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {

@@ -14,6 +14,7 @@ pub mod hub;
 pub mod lane;
 pub mod life;
 pub mod mint;
+pub mod models;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;

@@ -20,15 +20,19 @@ use super::connection;
 use super::environments::Environments;
 use super::hub::Hub;
 use super::lane::{Asked, Respond, Trouble};
+use super::models::House as ModelHouse;
 use super::outbox::Outbox;
-use super::server::{DEFAULT_PROVIDER, Server};
+use super::server::Server;
 use super::world::{Closing, RunsOver, World};
 use crate::config::limits::Limits;
+use crate::config::paths::Paths;
+use crate::config::settings::NO_MODEL;
 use crate::journal::{Journal, Options};
 use crate::kernel::command::{Caller, Command, Rights};
 use crate::kernel::effect::{Finish, Turn};
 use crate::kernel::event::Outcome;
 use crate::kernel::id::{MessageId, ParticipantId, SessionId};
+use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::{Provider, Reports, Turning};
 use crate::sandbox::Local;
 use crate::transport::line::{Line, Lines};
@@ -136,7 +140,7 @@ impl Moody {
 
 impl Provider for Moody {
     fn name(&self) -> &'static str {
-        DEFAULT_PROVIDER
+        NO_MODEL
     }
 
     fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {
@@ -175,10 +179,13 @@ impl House {
         let address = Address { socket, lock, pid, directory: Directory::Default };
         let provider = Arc::new(Moody::default());
         let named: Arc<dyn Provider> = Arc::<Moody>::clone(&provider);
+        let place = root.path().as_os_str().to_owned();
+        let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| place.clone())).unwrap();
         let world = Arc::new(World {
             limits: Limits::default(),
             clock: Clock::start(),
             journal: Journal::open(root.path(), Options::default()).unwrap(),
+            house: ModelHouse::new(&paths, ModelLimits::default()),
             environments: Environments::default(),
             providers: BTreeMap::from([(named.name(), named)]),
             local: Local::this_program().unwrap(),

@@ -14,6 +14,7 @@ use super::tending;
 use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
 use crate::adapter::push::encode::{self, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
+use crate::config::settings::Choice;
 use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
 use crate::kernel::event::Criterion;
 use crate::kernel::id::{Fingerprint, MessageId, SessionId};
@@ -87,7 +88,9 @@ impl Desk {
             Ask::ListApprovals { session } => {
                 ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
-            Ask::ListProviders => ticketed.ok(&encode::providers(&self.server.provider_rows())),
+            Ask::ListProviders => {
+                ticketed.answer(self.server.provider_rows().map(|rows| encode::providers(&rows)));
+            }
             Ask::Metrics => ticketed.ok(&encode::metrics(&self.server.metrics())),
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
@@ -114,8 +117,9 @@ impl Desk {
             Ok(started) => {
                 ticketed.session = Some(started.id.clone());
                 let environment = start.environment.clone();
+                let choice = started.choice;
                 let command = match started.repetition {
-                    Repetition::First => Command::Open(Box::new(opening(start))),
+                    Repetition::First => Command::Open(Box::new(opening(start, choice))),
                     Repetition::Again => Command::Describe,
                 };
                 let context = Context::Started { token: started.token, _turn: started.turn };
@@ -322,11 +326,11 @@ fn message_fingerprint(text: &str, criteria: &[Criterion]) -> Fingerprint {
     mint::fingerprint(["message", text].into_iter().chain(checks))
 }
 
-fn opening(start: StartSession) -> crate::kernel::event::Opening {
+fn opening(start: StartSession, choice: Choice) -> crate::kernel::event::Opening {
     crate::kernel::event::Opening {
         mode: start.mode,
-        provider: start.provider,
-        model: start.model,
+        provider: choice.provider,
+        model: choice.model,
         sandbox: start.sandbox_provider,
         cwd: start.cwd,
         repo: start.repo,

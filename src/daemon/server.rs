@@ -15,14 +15,15 @@ use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
-use crate::adapter::push::encode::{Metrics, ProviderRow};
+use crate::adapter::push::encode::{CircuitRow, Metrics, ProviderRow};
 use crate::adapter::push::error::{Code, ErrorBody};
+use crate::config::file::ConfigError;
+use crate::config::settings::Choice;
 use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::id::{Fingerprint, SessionId};
+use crate::provider::registry::CircuitReport;
 
-/// The provider of sessions that name none.
-pub const DEFAULT_PROVIDER: &str = "playbook";
 /// The one place where tools run.
 const SANDBOX: &str = "local";
 
@@ -47,6 +48,8 @@ pub(super) struct Started {
     pub(super) repetition: Repetition,
     /// Held until the session is stored, so that the next start under its key finds it.
     pub(super) turn: Option<OwnedMutexGuard<()>>,
+    /// Who answers in it.
+    pub(super) choice: Choice,
 }
 
 impl Server {
@@ -139,25 +142,27 @@ impl Server {
 
     /// Starts a session, or finds the one that was started under the same key.
     pub(super) async fn start_session(&self, start: &StartSession) -> Result<Started, ErrorBody> {
-        self.check(start)?;
+        let choice = self.check(start)?;
         let token = mint::token()
             .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
-        let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None)) };
+        let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
+        // What was said, and not what follows from a configuration that may change before a repetition.
+        let said = start.provider.as_deref().unwrap_or_default();
         let turn = Arc::clone(&self.starting).lock_owned().await;
-        let fingerprint = mint::fingerprint([&*start.cwd, &start.provider, &start.sandbox_provider]);
+        let fingerprint = mint::fingerprint([&*start.cwd, said, &start.sandbox_provider]);
         let known = self.hub.world().journal.started_by_key(key.as_str()).await;
         match known.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string()))? {
             Some((same, id)) if same == fingerprint => {
                 let lane = self.lane(&id).await?;
                 self.replace_token(&lane, &token).await?;
-                Ok(Started { id, lane, token, repetition: Repetition::Again, turn: None })
+                Ok(Started { id, lane, token, repetition: Repetition::Again, turn: None, choice })
             }
             Some(_) => {
                 let message = "idempotencyKey: was used to start another session";
                 Err(ErrorBody::lasting(Code::InvalidRequest, message))
             }
             None => {
-                let started = self.create(token, Some((key.clone(), fingerprint)));
+                let started = self.create(token, Some((key.clone(), fingerprint)), choice);
                 Ok(Started { turn: Some(turn), ..started })
             }
         }
@@ -170,14 +175,19 @@ impl Server {
     }
 
     /// Returns who can answer.
-    pub(super) fn provider_rows(&self) -> Vec<ProviderRow> {
-        let row = |name: &&str| ProviderRow {
-            name: (*name).to_owned(),
-            models: Vec::new(),
+    pub(super) fn provider_rows(&self) -> Result<Vec<ProviderRow>, ErrorBody> {
+        let world = self.hub.world();
+        let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
+        let default = settings.choose(None, None).provider;
+        let models = world.house.models(&settings);
+        let names = world.providers.keys().copied().chain(models.names());
+        let row = |name: &str| ProviderRow {
+            name: name.to_owned(),
+            models: settings.choose(Some(name), None).model.into_iter().collect(),
             configured: true,
-            default: *name == DEFAULT_PROVIDER,
+            default: name == default,
         };
-        self.hub.world().providers.keys().map(row).collect()
+        Ok(names.map(row).collect())
     }
 
     /// Returns the figures of the daemon.
@@ -198,6 +208,7 @@ impl Server {
             journal_bytes: stats.bytes,
             memory_bytes: os::resident_bytes(),
             draining: self.hub.is_draining(),
+            circuits: world.house.circuits().into_iter().map(circuit).collect(),
         }
     }
 
@@ -217,18 +228,23 @@ impl Server {
         }
     }
 
-    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>) -> Started {
+    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: Choice) -> Started {
         let id = mint::session();
         let opened_at = self.hub.world().clock.now();
         let create = Create { token_hash: mint::token_hash(&token), start_key, opened_at };
         let lane = self.hub.create(&id, create);
-        Started { id, lane, token, repetition: Repetition::First, turn: None }
+        Started { id, lane, token, repetition: Repetition::First, turn: None, choice }
     }
 
-    fn check(&self, start: &StartSession) -> Result<(), ErrorBody> {
-        if !self.hub.world().providers.contains_key(start.provider.as_str()) {
-            let message = format!("the provider {:?} is not configured", start.provider);
-            let known: Vec<_> = self.hub.world().providers.keys().copied().collect();
+    /// Returns who answers in a session that may be started.
+    fn check(&self, start: &StartSession) -> Result<Choice, ErrorBody> {
+        let world = self.hub.world();
+        let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
+        let choice = settings.choose(start.provider.as_deref(), start.model.as_deref());
+        let models = world.house.models(&settings);
+        let known: Vec<_> = world.providers.keys().copied().chain(models.names()).collect();
+        if !known.contains(&choice.provider.as_str()) {
+            let message = format!("the provider {:?} is not configured", choice.provider);
             let detail = format!("configured: {}", known.join(", "));
             return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
         }
@@ -241,8 +257,24 @@ impl Server {
             let message = format!("{} is not a directory", start.cwd);
             return Err(ErrorBody::lasting(Code::SandboxUnavailable, message));
         }
-        Ok(())
+        Ok(choice)
     }
+}
+
+fn circuit(report: CircuitReport) -> CircuitRow {
+    CircuitRow {
+        provider: report.provider,
+        base_url: report.base_url,
+        state: report.state.name().to_owned(),
+        failures_in_a_row: report.counts.failures_in_a_row,
+        opened: report.counts.opened,
+        refused: report.counts.refused,
+    }
+}
+
+fn misconfigured(error: &ConfigError) -> ErrorBody {
+    let message = format!("the configuration cannot be used: {error}");
+    ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail("`push config check` says more")
 }
 
 /// A connection among those that are counted.

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::clock::Clock;
 use super::environments::Environments;
+use super::models::House;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
 use crate::kernel::id::SessionId;
@@ -23,6 +24,8 @@ pub struct World {
     pub journal: Journal,
     /// Who answers, by name.
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
+    /// The models that can be asked.
+    pub house: House,
     /// What sessions know of their users' surroundings.
     pub environments: Environments,
     /// Where tools run.

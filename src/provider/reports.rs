@@ -66,6 +66,7 @@ pub struct Reports {
     sender: mpsc::Sender<Box<Reported>>,
     redactor: Redactor,
     saying: Option<Stream>,
+    thinking: Option<Stream>,
     mint: Mint,
     /// The channel counts reports, of which a tool's output makes long ones: those are counted by their bytes as well.
     room: Arc<Semaphore>,
@@ -79,11 +80,27 @@ const LONG: usize = 1024;
 impl Reports {
     /// Opens a way back for `run`.
     pub fn new(run: RunId, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
-        Self { run, sender, redactor, saying: None, mint, room: Arc::new(Semaphore::new(ROOM)) }
+        Self {
+            run,
+            sender,
+            redactor,
+            saying: None,
+            thinking: None,
+            mint,
+            room: Arc::new(Semaphore::new(ROOM)),
+        }
+    }
+
+    /// Passes a piece of reasoning on; what might be the beginning of a secret waits for the next piece.
+    pub async fn think(&mut self, piece: &str) -> Result<(), Gone> {
+        let thinking = self.thinking.get_or_insert_with(|| self.redactor.stream());
+        let safe = thinking.push(piece);
+        self.thought(safe).await
     }
 
     /// Passes a piece of text on; what might be the beginning of a secret waits for the next piece.
     pub async fn say(&mut self, piece: &str) -> Result<(), Gone> {
+        self.done_thinking().await?;
         let saying = self.saying.get_or_insert_with(|| self.redactor.stream());
         let safe = saying.push(piece);
         self.said(safe).await
@@ -96,6 +113,12 @@ impl Reports {
             self.said(rest).await?;
         }
         self.send(Report::SayingDone((self.mint.message)())).await
+    }
+
+    /// Ends the text, if one has begun, and the reasoning.
+    pub async fn done_speaking(&mut self) -> Result<(), Gone> {
+        self.done_thinking().await?;
+        if self.saying.is_some() { self.done_saying().await } else { Ok(()) }
     }
 
     /// Asks for a tool to be used.
@@ -148,6 +171,17 @@ impl Reports {
     /// Returns what makes text safe.
     pub const fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    async fn done_thinking(&mut self) -> Result<(), Gone> {
+        match self.thinking.take() {
+            Some(mut thinking) => self.thought(thinking.finish()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn thought(&self, safe: String) -> Result<(), Gone> {
+        if safe.is_empty() { Ok(()) } else { self.send(Report::Thought(safe)).await }
     }
 
     async fn said(&self, safe: String) -> Result<(), Gone> {

@@ -241,7 +241,8 @@ impl<'a> Trial<'a> {
         let [begun, queued, steered] =
             [&self.begun, &self.queued, &self.steered].map(|runs| runs.get(id).unwrap_or(&none).clone());
         let removed = self.removed.get(id).copied().unwrap_or_default();
-        let there = begun.len().max(queued.len()) + steered.len();
+        // What was taken back may be sent again, which a client does that has not heard of either.
+        let there = begun.len().max(queued.len().saturating_sub(removed)) + steered.len();
         let fits = match (&message.fate, message.how) {
             (Fate::Unanswered, _) => there <= 1,
             (Fate::Refused { .. }, _) => there == 0,
@@ -250,7 +251,9 @@ impl<'a> Trial<'a> {
                 begun == [run.clone()] && (queued.is_empty() || queued == begun)
             }
             (Fate::Taken { run }, How::Send | How::Queue) => {
-                removed == 1 && begun.is_empty() && queued == [run.clone()]
+                let back_again = queued.len() == removed + 1 && begun == [run.clone()];
+                let gone = queued.len() == removed && begun.is_empty();
+                (back_again || gone) && queued.last() == Some(run)
             }
         };
         if !fits {

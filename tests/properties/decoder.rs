@@ -84,7 +84,7 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
     }
     let request = Outgoing::start_session(start.idempotency_key.as_deref()?)
         .with("mode", start.mode.as_str())
-        .with("provider", start.provider.as_str())
+        .with("provider", start.provider.as_deref())
         .with("sandboxProvider", start.sandbox_provider.as_str())
         .with("cwd", start.cwd.as_str())
         .with("model", start.model.as_deref())

@@ -4,6 +4,7 @@ use tokio::sync::mpsc;
 
 use super::memory::Whole;
 use super::place::Place;
+use crate::agent::RAISE_BUDGET;
 use crate::daemon::clock::Clock;
 use crate::kernel::effect::Report;
 use crate::kernel::event::{Intention, OutputStream, Settlement};
@@ -46,6 +47,9 @@ pub(super) async fn execute(job: Job, reports: Reports) -> Result<(), Gone> {
 }
 
 async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone> {
+    if job.intention.tool == RAISE_BUDGET {
+        return Ok(Outcome::from(Ok("the budget of the run was raised".to_owned())));
+    }
     let request = match tools::parse(&job.intention.tool, args) {
         Ok(request) => request,
         Err(fault) => return Ok(Outcome::failed(fault)),

@@ -10,6 +10,7 @@ mod input;
 mod leaving;
 mod listening;
 mod memory;
+mod modelling;
 mod place;
 mod storage;
 mod working;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::adapter::push::decode::Environment;
-use crate::config::limits::{Limits, ToolNetwork};
+use crate::config::limits::Limits;
 use crate::redact::Redactor;
 use crate::sandbox::RunTree;
 use crate::sandbox::ground::{Ground, Reach};
@@ -17,6 +17,7 @@ pub(super) struct Place {
     pub(super) reach: Reach,
     pub(super) environment: Option<Arc<Environment>>,
     pub(super) tree: RunTree,
+    pub(super) network: Network,
     pub(super) limits: Limits,
 }
 
@@ -35,10 +36,7 @@ impl Place {
             ground,
             tree: self.tree.clone(),
             env: environment(self.environment.as_deref()),
-            network: match self.limits.tool_network {
-                ToolNetwork::Off => Network::Off,
-                ToolNetwork::Allowed => Network::Allowed,
-            },
+            network: self.network,
             limits: tools::Limits {
                 step: self.limits.step,
                 result_bytes: self.limits.result_bytes,

@@ -10,17 +10,18 @@ use tracing::{Instrument, debug_span};
 
 use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
+use super::modelling::{self, Asking};
 use super::place::Place;
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
 use crate::kernel::event::{Ending, Fault, Intention, Outcome, Purpose, Settlement};
-use crate::kernel::id::{RunId, SessionId};
+use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
 use crate::sandbox::RunTree;
 use crate::sandbox::ground::Reach;
-use crate::sandbox::tools;
+use crate::sandbox::tools::{self, Network};
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
 
@@ -78,9 +79,9 @@ impl Work {
                 let turning = provider.turn(turn, reports);
                 self.spawn(run, broken(), turning);
             }
-            (Whole::Known(_), None) => {
-                let finish = not_configured(name);
-                self.spawn(run, broken(), async move { reports.finish(finish).await });
+            (Whole::Known(turn), None) => {
+                let asking = self.asking(&run, memory, state);
+                self.spawn(run, broken(), modelling::take_turn(asking, turn, reports));
             }
             (Whole::Forgotten, _) => {
                 self.spawn(run, broken(), async move { reports.finish(forgotten()).await });
@@ -160,13 +161,28 @@ impl Work {
         }
     }
 
+    /// Who is asked for a run that a model works through.
+    fn asking(&mut self, run: &RunId, memory: &Memory, state: &State) -> Asking {
+        let opening = state.opening.as_ref();
+        Asking {
+            world: Arc::clone(&self.world),
+            session: self.session.clone(),
+            provider: opening.map_or_else(String::new, |opening| opening.provider.clone()),
+            model: opening.and_then(|opening| opening.model.clone()),
+            branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
+            place: self.place(run, memory, state),
+        }
+    }
+
     /// Where the tools of a run work.
     fn place(&mut self, run: &RunId, memory: &Memory, state: &State) -> Place {
         let opening = state.opening.as_ref();
         // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
         let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
+        let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
         Place {
-            cwd: opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd)),
+            network: if is_playbook { Network::Off } else { self.world.house.network_in(&cwd) },
+            cwd,
             reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
             environment: memory.environment(),
             tree: self.active(run).tree.clone(),
@@ -255,9 +271,10 @@ fn broken_call(intention: &Intention) -> Settlement {
     }
 }
 
-fn not_configured(name: &str) -> Finish {
-    let message = format!("the provider {name:?} is not configured");
-    failed("PROVIDER_NOT_CONFIGURED", message)
+/// Reads the branch from what a client said of its repository.
+fn branch(repo: &Json) -> Option<String> {
+    let repo: serde_json::Value = serde_json::from_str(repo.as_str()).ok()?;
+    repo.get("currentBranch")?.as_str().map(str::to_owned)
 }
 
 fn forgotten() -> Finish {

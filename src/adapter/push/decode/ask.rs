@@ -122,7 +122,7 @@ pub struct StartSession {
     /// How its user works with it.
     pub mode: String,
     /// Who answers.
-    pub provider: String,
+    pub provider: Option<String>,
     /// Where tools run.
     pub sandbox_provider: String,
     /// The directory of its tools, an absolute path.

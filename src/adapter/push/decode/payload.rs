@@ -75,7 +75,7 @@ impl Reader<'_, '_> {
         };
         Ok(StartSession {
             mode: word("mode", "interactive")?,
-            provider: word("provider", "playbook")?,
+            provider: fields.hint("provider", self.name())?,
             sandbox_provider: word("sandboxProvider", "local")?,
             repo: fields.object("repo", object)?,
             cwd: self.directory()?,

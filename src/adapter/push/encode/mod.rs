@@ -15,8 +15,8 @@ pub use payload::{
     snapshot_payload, started, steered, unqueued,
 };
 pub use row::{
-    JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval, ProblemRow, Proof, ProviderRow,
-    Role, SessionRow,
+    CircuitRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval, ProblemRow, Proof,
+    ProviderRow, Role, SessionRow,
 };
 
 use super::error::ErrorBody;

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::event::{OPTIONS, approval, details};
 use super::json;
 use super::row::{
-    JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow, ProviderRow, Role, SessionRow,
+    CircuitRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow, ProviderRow, Role,
+    SessionRow,
 };
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
@@ -261,7 +262,19 @@ pub fn metrics(metrics: &Metrics) -> Payload {
         journal_bytes: metrics.journal_bytes,
         memory_bytes: metrics.memory_bytes,
         draining: metrics.draining,
+        circuits: metrics.circuits.iter().map(circuit).collect(),
     })
+}
+
+fn circuit(row: &CircuitRow) -> wire::CircuitItem<'_> {
+    wire::CircuitItem {
+        provider: &row.provider,
+        base_url: &row.base_url,
+        state: &row.state,
+        failures_in_a_row: row.failures_in_a_row,
+        opened: row.opened,
+        refused: row.refused,
+    }
 }
 
 /// Answers `check_journal`.

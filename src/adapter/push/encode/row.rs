@@ -218,4 +218,23 @@ pub struct Metrics {
     pub memory_bytes: u64,
     /// Whether it takes no new runs.
     pub draining: bool,
+    /// The circuit breakers of the models' servers that were asked.
+    pub circuits: Vec<CircuitRow>,
+}
+
+/// What is known of a server's circuit breaker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CircuitRow {
+    /// The provider.
+    pub provider: String,
+    /// Where its server is.
+    pub base_url: String,
+    /// `closed`, `open` or `half_open`.
+    pub state: String,
+    /// How often the server has failed since it last answered.
+    pub failures_in_a_row: u32,
+    /// How often the circuit was opened.
+    pub opened: u64,
+    /// How many questions were not asked while it was open.
+    pub refused: u64,
 }

@@ -241,6 +241,17 @@ payloads! {
         journal_bytes: u64,
         memory_bytes: u64,
         draining: bool,
+        circuits: Vec<CircuitItem<'a>>,
+    }
+
+    /// The circuit breaker of a model's server.
+    struct CircuitItem<'a> {
+        provider: &'a str,
+        base_url: &'a str,
+        state: &'a str,
+        failures_in_a_row: u32,
+        opened: u64,
+        refused: u64,
     }
 
     /// `session_snapshot` and `get_session_snapshot`

@@ -44,7 +44,7 @@ fn start_session_is_read_in_full() {
     )
     .replace('\n', "");
     let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
-    assert_eq!((start.mode.as_str(), start.provider.as_str()), ("headless", "ollama"));
+    assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("headless", Some("ollama")));
     assert_eq!((start.sandbox_provider.as_str(), start.cwd.as_str()), ("modal", cwd));
     assert_eq!((start.model.as_deref(), start.name.as_deref()), (Some("m"), Some("n")));
     assert_eq!(start.repo, Some(Json::new(r#"{"rootPath":"elsewhere","z":1,"a":1e400}"#)), "to the letter");
@@ -58,7 +58,7 @@ fn a_session_takes_its_directory_from_the_repository_when_none_is_said() {
     let payload = format!(r#"{{"repo":{{"rootPath":{:?}}}}}"#, here());
     let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
     assert_eq!(start.cwd, here());
-    assert_eq!((start.mode.as_str(), start.provider.as_str()), ("interactive", "playbook"));
+    assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("interactive", None));
     assert_eq!(start.sandbox_provider, "local");
 }
 

@@ -1,0 +1,461 @@
+//! A model's part of a run: one turn, from the journal to what it wants done.
+//!
+//! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
+//! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::place::Place;
+use crate::adapter::push::record;
+use crate::agent::compaction::{self, Measure, Window};
+use crate::agent::context::Results;
+use crate::agent::price::{self, Price};
+use crate::agent::prompt::{self, Surroundings};
+use crate::agent::taking::gave_up;
+use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, policy};
+use crate::config::settings::{ProviderKind, Settings};
+use crate::daemon::world::World;
+use crate::kernel::effect::{Finish, Report, Turn};
+use crate::kernel::event::{Budget, Compaction, Fault, Outcome, Purpose, Taken, Used, Wanted};
+use crate::kernel::gate;
+use crate::kernel::id::{Json, MessageId, Seq, SessionId};
+use crate::provider::error::{Kind, ModelError};
+use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
+use crate::provider::registry::Ready;
+use crate::provider::{Gone, Question, Reports};
+use crate::sandbox::tools::{self, Bench};
+
+/// Who is asked, and where it works.
+pub(super) struct Asking {
+    pub(super) world: Arc<World>,
+    pub(super) session: SessionId,
+    pub(super) provider: String,
+    pub(super) model: Option<String>,
+    pub(super) branch: Option<String>,
+    pub(super) place: Place,
+}
+
+/// Takes one turn.
+pub(super) async fn take_turn(asking: Asking, turn: Turn, reports: Reports) -> Result<(), Gone> {
+    match Table::laid(asking, &turn, reports).await {
+        Ok(mut table) => table.take_turn(&turn).await,
+        Err((finish, reports)) => reports.finish(finish).await,
+    }
+}
+
+/// Everything that a turn needs.
+struct Table {
+    asking: Asking,
+    settings: Settings,
+    context: Context,
+    bench: Bench,
+    reports: Reports,
+}
+
+impl Table {
+    async fn laid(asking: Asking, turn: &Turn, reports: Reports) -> Result<Self, (Finish, Reports)> {
+        let settings = match asking.world.house.settings_in(&asking.place.cwd) {
+            Ok(settings) => settings,
+            Err(error) => return Err((failed("INVALID_CONFIGURATION", error.to_string()), reports)),
+        };
+        let context = match conversation(&asking, turn).await {
+            Ok(context) => context,
+            Err(message) => return Err((failed("INTERNAL_ERROR", message), reports)),
+        };
+        let bench = match asking.place.bench(reports.redactor()).await {
+            Ok(bench) => bench,
+            Err(fault) => {
+                let fault: Fault = fault.into();
+                return Err((failed(&fault.kind, fault.message), reports));
+            }
+        };
+        Ok(Self { asking, settings, context, bench, reports })
+    }
+
+    async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
+        let budget = self.budget(turn);
+        if let Some(breach) = Breach::find(&budget, &turn.spent) {
+            return self.ask_for_more(&breach).await;
+        }
+        let pending: Vec<Wanted> = self.context.pending().cloned().collect();
+        if !pending.is_empty() {
+            let (now, _) = group(pending);
+            self.want(now).await?;
+            return self.reports.turn_done().await;
+        }
+        let environment = self.asking.place.environment.as_ref();
+        let nothing = BTreeMap::new();
+        let variables = environment.map_or(&nothing, |environment| environment.variables());
+        let models = self.asking.world.house.models(&self.settings);
+        let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(error) => return self.reports.finish(gave_up(error)).await,
+        };
+        if budget.cost.is_some() && self.price(&ready).is_none() {
+            return self.reports.finish(no_price(ready.model())).await;
+        }
+        self.converse(turn, &ready).await
+    }
+
+    /// Asks for a turn until it is whole.
+    async fn converse(&mut self, turn: &Turn, ready: &Ready) -> Result<(), Gone> {
+        let whole = whole_texts(turn);
+        let mut taking = Taking::default();
+        let mut request = self.request(ready).await;
+        let mut results = Results::Whole;
+        let fixed = fixed_tokens(&request);
+        let mut measure = self.window(ready).measure(&self.context, fixed);
+        loop {
+            match measure {
+                Measure::None => {}
+                Measure::Trim => results = Results::Trimmed,
+                Measure::Summarise { kept_from, tokens } => {
+                    if let Err(error) = self.summarise(ready, kept_from, tokens).await? {
+                        return self.reports.finish(gave_up(error)).await;
+                    }
+                }
+            }
+            measure = Measure::None;
+            request.entries = self.context.entries(&whole, results);
+            match self.listen(ready, &request, &mut taking).await? {
+                Heard::Over => return Ok(()),
+                Heard::TooLong => measure = self.window(ready).insist(&self.context, fixed),
+                Heard::Cut => {}
+            }
+        }
+    }
+
+    /// Listens to one answer and does what follows from it.
+    async fn listen(&mut self, ready: &Ready, request: &Request, taking: &mut Taking) -> Result<Heard, Gone> {
+        let mut answering = ready.ask(request);
+        loop {
+            match answering.next().await {
+                Ok(Some(pieces)) => {
+                    for act in pieces.into_iter().filter_map(|piece| taking.piece(piece)) {
+                        match act {
+                            Act::Say(text) => self.reports.say(&text).await?,
+                            Act::Think(text) => self.reports.think(&text).await?,
+                            Act::EndText
+                            | Act::Use(..)
+                            | Act::Finish(..)
+                            | Act::AskAgain(..)
+                            | Act::Compact => {}
+                        }
+                    }
+                }
+                Ok(None) => {
+                    let mut heard = Heard::Over;
+                    for act in taking.end(answering.end()) {
+                        heard = self.act(act, ready).await?;
+                    }
+                    return Ok(heard);
+                }
+                Err(error) => {
+                    let act = taking.fail(error);
+                    return self.act(act, ready).await;
+                }
+            }
+        }
+    }
+
+    async fn act(&mut self, act: Act, ready: &Ready) -> Result<Heard, Gone> {
+        match act {
+            Act::Say(text) => self.reports.say(&text).await?,
+            Act::Think(text) => self.reports.think(&text).await?,
+            Act::EndText => self.reports.done_saying().await?,
+            Act::Use(end, calls) => {
+                let wanted = calls.into_iter().map(|call| self.safe_wanted(call)).collect();
+                let (now, pending) = group(wanted);
+                self.taken(&end, ready, pending).await?;
+                self.want(now).await?;
+                self.reports.turn_done().await?;
+            }
+            Act::Finish(end, finish) => {
+                self.reports.done_speaking().await?;
+                if let Some(end) = end {
+                    self.taken(&end, ready, Vec::new()).await?;
+                }
+                self.reports.finish(finish).await?;
+            }
+            Act::AskAgain(error, pause) => {
+                self.reports.done_speaking().await?;
+                let (code, message) = (TURN_CUT.to_owned(), format!("{}; it is asked again", error.message));
+                self.reports.send(Report::Warned { code, message, detail: error.detail }).await?;
+                tokio::time::sleep(pause).await;
+                return Ok(Heard::Cut);
+            }
+            Act::Compact => return Ok(Heard::TooLong),
+        }
+        Ok(Heard::Over)
+    }
+
+    /// Keeps what a turn used, and what it wants used later.
+    async fn taken(&self, end: &TurnEnd, ready: &Ready, pending: Vec<Wanted>) -> Result<(), Gone> {
+        let used = Used {
+            input: end.usage.input,
+            output: end.usage.output,
+            cache_read: end.usage.cache_read,
+            cache_write: end.usage.cache_write,
+            cost: price::cost(&end.usage, self.price(ready).as_ref()),
+        };
+        // What would be changed on its way into the journal is of no use to the server any more.
+        let carry = end.carry.clone().filter(|carry| self.reports.redactor().text(carry) == *carry);
+        let taken = Taken { model: ready.model().to_owned(), used, carry, pending };
+        self.reports.send(Report::Taken(Box::new(taken))).await
+    }
+
+    /// Wants tools used, with the questions that come before.
+    async fn want(&self, calls: Vec<Wanted>) -> Result<(), Gone> {
+        for Wanted { tool, args } in calls {
+            let args = args.as_str().to_owned();
+            let question = self.question(&tool, &args).await;
+            self.reports.call(&tool, args, Purpose::Work, question).await?;
+        }
+        Ok(())
+    }
+
+    /// Says what is to be asked before a call; nothing for one that goes ahead, or that cannot succeed.
+    async fn question(&self, tool: &str, args: &str) -> Option<Question> {
+        let request = tools::parse(tool, args).ok()?;
+        if !policy::asks(self.settings.approvals, request.category(), request.risk()) {
+            return None;
+        }
+        let asked = request.question(&self.bench).await.ok()?;
+        Some(Question {
+            kind: asked.kind,
+            title: asked.title,
+            summary: asked.summary,
+            details: asked.details.to_string(),
+            choices: Vec::new(),
+        })
+    }
+
+    async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {
+        let question = Question {
+            kind: gate::BUDGET,
+            title: "The budget of the run is used up".to_owned(),
+            summary: breach.summary(),
+            details: breach.details(),
+            choices: gate::budget_choices(),
+        };
+        self.reports.call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
+        self.reports.turn_done().await
+    }
+
+    /// Has the model summarise the older part of the conversation, and goes on from there.
+    async fn summarise(
+        &mut self,
+        ready: &Ready,
+        kept_from: Seq,
+        tokens: u64,
+    ) -> Result<Result<(), ModelError>, Gone> {
+        let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
+        self.reports.send(Report::Status { source, phase, detail: Some(format!("{tokens} tokens")) }).await?;
+        let request = compaction::request(&self.context, kept_from, ready.model());
+        let mut answering = ready.ask(&request);
+        let mut summary = String::new();
+        loop {
+            match answering.next().await {
+                Ok(Some(pieces)) => summary.extend(pieces.into_iter().filter_map(said)),
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.taken_for_summary(&answering.end(), ready).await?;
+        if summary.trim().is_empty() {
+            let message = "the model gave no summary of the conversation".to_owned();
+            return Ok(Err(ModelError::new(Kind::Garbage, message)));
+        }
+        let summary = self.reports.redactor().text(&summary).into_owned();
+        let compaction = Compaction { summary, kept_from, tokens_before: tokens };
+        self.context.compact(&compaction);
+        self.reports.send(Report::Compacted(Box::new(compaction))).await?;
+        Ok(Ok(()))
+    }
+
+    /// A summary is paid for as well; it is no turn of the conversation.
+    async fn taken_for_summary(&self, end: &TurnEnd, ready: &Ready) -> Result<(), Gone> {
+        let end = TurnEnd { carry: None, ..end.clone() };
+        self.taken(&end, ready, Vec::new()).await
+    }
+
+    async fn request(&self, ready: &Ready) -> Request {
+        let ground = self.bench.ground.clone();
+        let read = move || ground.content(Path::new(INSTRUCTIONS), INSTRUCTIONS_BYTES);
+        let instructions = tokio::task::spawn_blocking(read).await.ok().and_then(Result::ok);
+        let instructions = instructions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let around = Surroundings {
+            cwd: &self.asking.place.cwd.to_string_lossy(),
+            branch: self.asking.branch.as_deref(),
+            instructions: instructions.as_deref(),
+        };
+        Request {
+            model: ready.model().to_owned(),
+            system: self.reports.redactor().text(&prompt::system(&around)).into_owned(),
+            entries: Vec::new(),
+            tools: self.tools(),
+            max_tokens: None,
+            thinking: Thinking::Usual,
+        }
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        let spec = |tool: tools::Tool| ToolSpec {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: tool.schema,
+        };
+        tools::catalogue(self.bench.network).into_iter().map(spec).collect()
+    }
+
+    /// What was said for this run, or else what is configured.
+    fn budget(&self, turn: &Turn) -> Budget {
+        let configured = &self.settings.limits;
+        Budget {
+            cost: turn.budget.cost.or(configured.max_cost_micro_usd),
+            turns: turn.budget.turns.or(configured.max_turns.map(u64::from)),
+            tokens: turn.budget.tokens.or(configured.max_tokens),
+        }
+    }
+
+    fn window(&self, ready: &Ready) -> Window {
+        let set = self.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
+        let usual = match self.kind(ready) {
+            ProviderKind::Anthropic => 200_000,
+            ProviderKind::OpenAi => 128_000,
+            ProviderKind::Ollama => 32_768,
+        };
+        let compact_at = f64::from(self.settings.limits.compact_at_permille) / 1_000.0;
+        Window { tokens: set.map_or(usual, u64::from), compact_at }
+    }
+
+    fn kind(&self, ready: &Ready) -> ProviderKind {
+        let set = self.settings.providers.get(ready.provider()).map(|provider| provider.kind);
+        set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
+    }
+
+    /// Returns what a model costs: a local one nothing, any other what is configured.
+    fn price(&self, ready: &Ready) -> Option<Price> {
+        if self.kind(ready) == ProviderKind::Ollama {
+            return Some(Price::default());
+        }
+        self.settings.price(ready.model()).map(|price| Price {
+            input: price.input,
+            output: price.output,
+            cache_read: price.cache_read,
+            cache_write: price.cache_write,
+        })
+    }
+
+    /// Makes a call safe to keep; arguments that are no object are passed on as one, so that the tool can say what is wrong.
+    fn safe_wanted(&self, call: model::Wanted) -> Wanted {
+        let args = match serde_json::from_str::<Value>(&call.args) {
+            Ok(Value::Object(_)) => call.args,
+            _ if call.args.trim().is_empty() => "{}".to_owned(),
+            _ => serde_json::json!({ "unreadable": call.args }).to_string(),
+        };
+        Wanted { tool: call.tool, args: Json::new(args) }
+    }
+}
+
+/// How an answer went.
+enum Heard {
+    /// The turn is over.
+    Over,
+    /// It was cut, and is asked for again.
+    Cut,
+    /// The conversation is too long for the server.
+    TooLong,
+}
+
+/// Splits calls into those that can begin now and those that wait: what only looks goes side by side, anything else alone.
+fn group(mut calls: Vec<Wanted>) -> (Vec<Wanted>, Vec<Wanted>) {
+    let looks = |call: &Wanted| {
+        tools::parse(&call.tool, call.args.as_str()).map_or(true, |request| !request.writes())
+    };
+    let together = calls.iter().take(TOGETHER).take_while(|call| looks(call)).count().max(1);
+    let rest = calls.split_off(together.min(calls.len()));
+    (calls, rest)
+}
+
+/// Folds the conversation from the journal.
+async fn conversation(asking: &Asking, turn: &Turn) -> Result<Context, String> {
+    let mut context = Context::default();
+    let mut seen = Seq::new(turn.context_from.number().saturating_sub(1));
+    loop {
+        let page = asking
+            .world
+            .journal
+            .page(asking.session.clone(), seen, PAGE_BYTES)
+            .await
+            .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+        for line in page.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
+            let event = record::decode_event(line)
+                .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+            if event.seq > turn.last_seq {
+                return Ok(context);
+            }
+            if event.seq > seen {
+                seen = event.seq;
+                context.fold(&event);
+            }
+        }
+        if !page.more {
+            return Ok(context);
+        }
+    }
+}
+
+/// The messages of the run as they were sent.
+fn whole_texts(turn: &Turn) -> BTreeMap<MessageId, String> {
+    let steers = turn.steers.iter().map(|(_, steering)| (steering.message.clone(), steering.text.clone()));
+    steers.chain([(turn.message.clone(), turn.text.clone())]).collect()
+}
+
+/// Estimates what is told with every request.
+fn fixed_tokens(request: &Request) -> u64 {
+    let tools: usize = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
+        .sum();
+    (request.system.len() + tools) as u64 / 4
+}
+
+fn said(piece: Piece) -> Option<String> {
+    match piece {
+        Piece::Said(text) => Some(text),
+        Piece::Thought(_) | Piece::Call(_) => None,
+    }
+}
+
+fn no_price(model: &str) -> Finish {
+    let message = format!(
+        "the cost of the run is limited, and nobody knows what {model} costs: add [[prices]] with model = {model:?} to config.toml"
+    );
+    failed("PRICE_UNKNOWN", message)
+}
+
+fn failed(kind: &str, message: String) -> Finish {
+    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.clone(), detail: None };
+    Finish {
+        outcome: Outcome::Failed,
+        reason: Some(kind.to_lowercase()),
+        summary: message,
+        fault: Some(fault),
+    }
+}
+
+/// What a project wants agents to know.
+const INSTRUCTIONS: &str = "AGENTS.md";
+/// How much of it is told.
+const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
+/// How much of a journal is read at once.
+const PAGE_BYTES: usize = 256 * 1024;
+/// How many calls go side by side.
+const TOGETHER: usize = 8;
