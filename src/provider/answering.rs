@@ -149,8 +149,11 @@ impl Open {
     }
 
     /// Takes what has arrived together with the last frame, without waiting for more.
+    ///
+    /// A server's chunk is a frame, and the connection hands over one at a time: it is given its turn after each.
     async fn gather(&mut self) {
         for _ in 0..TOGETHER {
+            tokio::task::yield_now().await;
             if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
                 return;
             }
