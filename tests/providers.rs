@@ -21,6 +21,7 @@ mod settings;
 mod world;
 
 use pushd::provider::dialect::Dialect;
+use pushd::provider::error::Kind;
 
 /// Declares one test a case and dialect.
 macro_rules! suite {
@@ -144,4 +145,18 @@ async fn a_running_ollama_is_found() {
 #[tokio::test]
 async fn providers_of_other_names_have_variables_of_their_own() {
     settings::providers_of_other_names_have_variables_of_their_own().await;
+}
+
+#[test]
+fn every_kind_of_error_is_documented() {
+    let page = include_str!("../docs/providers.md");
+    let (_, errors) = page.split_once("## Errors").unwrap();
+    let (table, _) = errors.split_once("## Bounds").unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows.len(), Kind::ALL.len());
+    for (row, kind) in rows.iter().zip(Kind::ALL) {
+        assert!(row.starts_with(&format!("| `{kind}` |")), "{row} stands where {kind} should");
+        let again = if kind.retryable() { "| yes |" } else { "| no |" };
+        assert!(row.ends_with(again), "{row}");
+    }
 }

@@ -149,20 +149,33 @@ impl Open {
     }
 
     /// Takes what has arrived together with the last frame, without waiting for more.
+    ///
+    /// A server's chunk is a frame, and the connection hands over one at a time when it is asked to: it is asked, given
+    /// its turn, and asked again.
     async fn gather(&mut self) {
         for _ in 0..TOGETHER {
             if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
                 return;
             }
-            let frame = poll_fn(|context| match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(frame) => Poll::Ready(Some(frame)),
-                Poll::Pending => Poll::Ready(None),
-            });
-            match frame.await {
+            let mut frame = self.arrived().await;
+            if frame.is_none() {
+                tokio::task::yield_now().await;
+                frame = self.arrived().await;
+            }
+            match frame {
                 Some(frame) => self.take(frame),
                 None => return,
             }
         }
+    }
+
+    /// Returns the next frame if it is there.
+    async fn arrived(&mut self) -> Option<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        poll_fn(|context| match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     fn take(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {

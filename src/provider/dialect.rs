@@ -114,7 +114,7 @@ impl Reader {
         })
     }
 
-    /// Reads on; what comes before an error is in `out` all the same.
+    /// Reads on and adds to `out`, where text goes on in its last piece; what comes before an error is there all the same.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Piece>) -> Result<(), ModelError> {
         match &mut self.0 {
             Inner::Ollama(reading) => reading.feed(bytes, out),

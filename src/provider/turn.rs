@@ -145,13 +145,9 @@ impl Gathering {
         });
     }
 
-    /// Takes out what is ready.
-    pub(super) fn take(&mut self, out: &mut Vec<Piece>) {
-        if out.is_empty() {
-            std::mem::swap(out, &mut self.pieces);
-        } else {
-            out.append(&mut self.pieces);
-        }
+    /// Exchanges what is ready with `out`: before reading on, so that text goes on in the piece it is in, and after.
+    pub(super) const fn exchange(&mut self, out: &mut Vec<Piece>) {
+        std::mem::swap(out, &mut self.pieces);
     }
 
     /// Returns whether the model has said why it stopped.
@@ -310,7 +306,7 @@ mod tests {
 
     fn taken(turn: &mut Gathering) -> Vec<String> {
         let mut out = Vec::new();
-        turn.take(&mut out);
+        turn.exchange(&mut out);
         out.into_iter()
             .map(|piece| match piece {
                 Piece::Said(text) => format!("said {text}"),

@@ -180,6 +180,7 @@ impl Keys {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "unix_tests.rs"]
 mod tests;

@@ -63,15 +63,17 @@ impl Reading {
 
     pub(in crate::provider) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let Self { lines, state } = self;
+        state.turn.exchange(out);
         let outcome = lines.feed(bytes, |line| state.line(line));
-        state.turn.take(out);
+        state.turn.exchange(out);
         outcome
     }
 
     pub(in crate::provider) fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let Self { lines, state } = self;
+        state.turn.exchange(out);
         let outcome = lines.finish(|line| state.line(line));
-        state.turn.take(out);
+        state.turn.exchange(out);
         outcome.map_err(at_the_end)?;
         if self.is_done() { Ok(()) } else { Err(cut()) }
     }

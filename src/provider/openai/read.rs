@@ -110,15 +110,17 @@ impl Reading {
 
     pub(in crate::provider) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let Self { events, state } = self;
+        state.turn.exchange(out);
         let outcome = events.feed(bytes, |data| state.event(data));
-        state.turn.take(out);
+        state.turn.exchange(out);
         outcome
     }
 
     pub(in crate::provider) fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let Self { events, state } = self;
+        state.turn.exchange(out);
         let outcome = events.finish(|data| state.event(data));
-        state.turn.take(out);
+        state.turn.exchange(out);
         outcome.map_err(at_the_end)?;
         // Some servers close the stream without their last word.
         if state.turn.has_stopped() { Ok(()) } else { Err(cut()) }

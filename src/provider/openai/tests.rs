@@ -2,7 +2,9 @@
 
 use super::thinking_of;
 use crate::provider::dialect::Dialect::OpenAi;
+use crate::provider::dialect::Reader;
 use crate::provider::error::Kind;
+use crate::provider::limits::TurnLimits;
 use crate::provider::model::{Stop, Usage};
 use crate::provider::samples::{call, read_in_every_cut, read_whole, said, thought};
 
@@ -133,4 +135,14 @@ fn a_price_that_is_none_is_left_out() {
         );
         assert_eq!(read_whole(OpenAi, text.as_bytes()).unwrap().1.usage.cost_microusd, expected, "{cost}");
     }
+}
+
+#[test]
+fn text_goes_on_in_the_piece_that_nobody_has_taken() {
+    let mut reader = Reader::new(OpenAi, TurnLimits { piece_bytes: 5, ..TurnLimits::default() }, "t");
+    let mut out = Vec::new();
+    for _ in 0..4 {
+        reader.feed(b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n", &mut out).unwrap();
+    }
+    assert_eq!(out, [said("abab"), said("abab")]);
 }

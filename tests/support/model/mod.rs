@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
+pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
 
 /// A language that the server speaks, told apart by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +128,8 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            drop(stop.send(()));
+            // A server that has ended hears nothing.
+            let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
