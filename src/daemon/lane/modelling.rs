@@ -318,7 +318,7 @@ impl Table {
         let configured = &self.settings.limits;
         Budget {
             cost: turn.budget.cost.or(configured.max_cost_micro_usd),
-            turns: turn.budget.turns.or(configured.max_turns.map(u64::from)),
+            turns: turn.budget.turns.or(configured.max_turns.map(u64::from)).or(Some(TURNS)),
             tokens: turn.budget.tokens.or(configured.max_tokens),
         }
     }
@@ -451,6 +451,8 @@ fn failed(kind: &str, message: String) -> Finish {
     }
 }
 
+/// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
+const TURNS: u64 = 200;
 /// What a project wants agents to know.
 const INSTRUCTIONS: &str = "AGENTS.md";
 /// How much of it is told.

@@ -1,0 +1,22 @@
+//! Models at work: a real daemon, real tools in a real repository, and a model's server of our own.
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "agents/bench.rs"]
+mod bench;
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "agents/faults.rs"]
+mod faults;
+#[path = "agents/limits.rs"]
+mod limits;
+#[path = "support/model/mod.rs"]
+mod model;
+#[path = "agents/restarts.rs"]
+mod restarts;
+#[path = "support/schemas.rs"]
+mod schemas;
+#[path = "agents/talk.rs"]
+mod talk;
+#[path = "agents/work.rs"]
+mod work;

@@ -1,0 +1,130 @@
+//! A daemon, a model's server, and a repository with a test that fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Client, Daemon};
+use crate::model::{ModelServer, Reply, Speaks, Step, call, say};
+
+/// Everything a scenario needs.
+pub(crate) struct Bench {
+    pub(crate) daemon: Daemon,
+    pub(crate) server: ModelServer,
+    speaks: Speaks,
+}
+
+impl Bench {
+    /// A daemon and a server that speaks like OpenAI's.
+    pub(crate) fn new() -> Self {
+        Self::speaking(Speaks::OpenAi)
+    }
+
+    /// A daemon and a server that speaks one dialect; the daemon itself knows neither key nor place.
+    pub(crate) fn speaking(speaks: Speaks) -> Self {
+        Self::with(speaks, &[])
+    }
+
+    /// The same with variables for the daemon.
+    pub(crate) fn with(speaks: Speaks, variables: &[(&str, &str)]) -> Self {
+        let patience = [("PUSH_MODEL_SILENCE_SECONDS", "2"), ("PUSH_MODEL_ATTEMPTS", "2")];
+        let variables: Vec<_> = patience.into_iter().chain(variables.iter().copied()).collect();
+        let daemon = Daemon::start_with(&variables);
+        repository(&daemon.home.path().join("work"));
+        Self { daemon, server: ModelServer::start(), speaks }
+    }
+
+    /// What only the client's shell knows: where the server is, and its key.
+    pub(crate) fn environment(&self) -> Value {
+        let url = self.server.base_url(self.speaks);
+        let path = std::env::var("PATH").unwrap_or_default();
+        match self.speaks {
+            Speaks::Ollama => json!({"PATH": path, "OLLAMA_HOST": url}),
+            Speaks::OpenAi => json!({"PATH": path, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY}),
+            Speaks::Anthropic => json!({"PATH": path, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}),
+        }
+    }
+
+    /// The workspace.
+    pub(crate) fn cwd(&self) -> PathBuf {
+        self.daemon.home.path().join("work")
+    }
+
+    /// The user's configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.daemon.home.path().join(".config/push/config.toml")
+    }
+
+    pub(crate) fn provider(&self) -> &'static str {
+        match self.speaks {
+            Speaks::Ollama => "ollama",
+            Speaks::OpenAi => "openai",
+            Speaks::Anthropic => "anthropic",
+        }
+    }
+
+    /// Starts a session in which the model answers.
+    pub(crate) fn session(&self) -> (Client, String) {
+        let mut client = self.daemon.connect();
+        let start = json!({"cwd": self.cwd(), "provider": self.provider(), "model": "test-model",
+            "environment": self.environment()});
+        let session = client.get("start_session", start)["sessionId"].as_str().expect("an id").to_owned();
+        (client, session)
+    }
+
+    /// Starts a session and sends the message.
+    pub(crate) fn begin(&self, text: &str) -> (Client, String) {
+        let (mut client, session) = self.session();
+        client.prompt(&session, text);
+        (client, session)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.cwd().join(name)).expect("a file")
+    }
+
+    /// The texts of messages that the model was told in its nth turn, with who said them.
+    pub(crate) fn told(&self, turn: usize) -> Vec<Value> {
+        let asked: Vec<_> = self.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        asked[turn].body["messages"].as_array().expect("messages").clone()
+    }
+}
+
+/// The key that only the client's shell has.
+pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789abcdef";
+
+/// A repository with a program whose test fails.
+fn repository(at: &Path) {
+    fs::create_dir(at).expect("a directory");
+    fs::write(at.join("sum.sh"), "#!/bin/sh\necho $(($1 - $2))\n").expect("a file");
+    fs::write(
+        at.join("test.sh"),
+        "#!/bin/sh\n[ \"$(sh sum.sh 2 3)\" = 5 ] && echo passed || { echo failed; exit 1; }\n",
+    )
+    .expect("a file");
+    for words in [
+        &["init", "-q", "-b", "main"][..],
+        &["config", "user.name", "t"],
+        &["config", "user.email", "t@example.org"],
+        &["add", "."],
+        &["commit", "-q", "-m", "begin"],
+    ] {
+        assert!(git(at, words).status.success(), "git {words:?}");
+    }
+}
+
+pub(crate) fn git(at: &Path, words: &[&str]) -> std::process::Output {
+    Command::new("git").current_dir(at).args(words).output().expect("git")
+}
+
+/// A turn in which the model says something and wants one tool used.
+pub(crate) fn wants(text: &str, tool: &str, args: Value) -> Reply {
+    Reply::turn([say(text), using(tool, args)])
+}
+
+/// A call of a tool.
+pub(crate) fn using(tool: &str, args: Value) -> Step {
+    call(&format!("id_{tool}"), tool, &args.to_string())
+}

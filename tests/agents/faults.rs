@@ -1,0 +1,123 @@
+//! Servers that fail: the run says why, tries again where that helps, and ends with the right code.
+
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::daemon::{Client, types};
+use crate::model::{Fault, Reply, Speaks, fault, say};
+
+#[test]
+fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
+    for speaks in [Speaks::OpenAi, Speaks::Ollama, Speaks::Anthropic] {
+        for broken in [Fault::Cut, Fault::CutInsideCharacter, Fault::Reset, Fault::EndEarly] {
+            let bench = Bench::speaking(speaks);
+            bench
+                .server
+                .script([Reply::turn([say("Half a "), fault(broken.clone())]), Reply::says("The whole.")]);
+            let (mut client, session) = bench.begin("hi");
+            let events = client.events_until("run_complete");
+            let over = &events.last().unwrap()["payload"];
+            assert_eq!(over["outcome"], "success", "{speaks:?} {broken:?}: {over}");
+            let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT");
+            assert!(warned.is_some(), "{speaks:?} {broken:?}: {:?}", types(&events));
+            bench.server.script([Reply::says("Again.")]);
+            client.run(&session, "again");
+            let told = serde_json::to_string(&bench.told(2)).unwrap();
+            assert!(told.contains("The whole.") && !told.contains("Half a"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
+    let bench = Bench::new();
+    bench.server.usually(Reply::status(500, r#"{"error":{"message":"out of order"}}"#));
+    let (mut client, session) = bench.session();
+    for round in 0..4 {
+        client.prompt(&session, "hi");
+        let over = client.event_of("run_complete");
+        assert_eq!(
+            (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
+            (&json!("failed"), &json!(1))
+        );
+        let reason = over["payload"]["reason"].as_str().unwrap().to_owned();
+        assert!(
+            ["provider_failed", "provider_circuit_open"].contains(&reason.as_str()),
+            "round {round}: {over}"
+        );
+    }
+    let metrics = client.get("get_metrics", json!({}));
+    let circuit = &metrics["circuits"][0];
+    assert_eq!((&circuit["provider"], &circuit["state"]), (&json!("openai"), &json!("open")), "{metrics}");
+}
+
+#[test]
+fn every_failure_is_named_and_ends_with_one() {
+    let huge = Fault::HugeLine(9 * 1024 * 1024);
+    let cases = [
+        (Reply::status(401, r#"{"error":{"message":"bad key"}}"#), "provider_unauthorized"),
+        (
+            Reply::status(404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#),
+            "model_not_found",
+        ),
+        (
+            Reply::status(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "900"),
+            "provider_rate_limited",
+        ),
+        (Reply::status(500, "{}"), "provider_failed"),
+        (Reply::turn([fault(Fault::Garbage)]), "provider_garbage"),
+        (Reply::turn([fault(huge)]), "provider_garbage"),
+        (Reply::Never, "provider_silent"),
+        (Reply::HangUp, "provider_cut"),
+    ];
+    for (reply, reason) in cases {
+        let bench = Bench::new();
+        bench.server.usually(reply.clone());
+        let (mut client, _) = bench.begin("hi");
+        let over = ended(&mut client);
+        assert_eq!((over.0.as_str(), over.1), (reason, 1), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_server_that_wants_a_moment_gets_it() {
+    let bench = Bench::new();
+    let busy = Reply::status(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "0");
+    bench.server.script([busy, Reply::says("Here.")]);
+    let (mut client, _) = bench.begin("hi");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn without_a_key_the_run_says_what_to_set() {
+    let bench = Bench::new();
+    let mut client = bench.daemon.connect();
+    let start =
+        json!({"cwd": bench.cwd(), "provider": "openai", "model": "m", "environment": {"PATH": "/bin"}});
+    let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&session, "hi");
+    let error = client.event_of("error");
+    assert_eq!(error["payload"]["code"], "PROVIDER_NOT_CONFIGURED");
+    assert!(error["payload"]["message"].as_str().unwrap().contains("OPENAI_API_KEY"), "{error}");
+    assert_eq!(ended(&mut client), ("provider_not_configured".to_owned(), 1));
+}
+
+#[test]
+fn an_unknown_provider_is_refused_at_the_door() {
+    let bench = Bench::new();
+    let mut client = bench.daemon.connect();
+    let start = json!({"cwd": bench.cwd(), "provider": "nobody"});
+    assert_eq!(client.refused("start_session", start), "PROVIDER_NOT_CONFIGURED");
+    let providers = client.get("list_providers", json!({}));
+    let names: Vec<_> =
+        providers["providers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["playbook", "anthropic", "ollama", "openai"]);
+}
+
+/// The reason and the exit code of the run.
+fn ended(client: &mut Client) -> (String, u64) {
+    let over = client.event_of("run_complete");
+    let payload = &over["payload"];
+    let reason = payload["reason"].as_str().unwrap_or_default().to_owned();
+    (reason, payload["headless"]["exitCodeHint"].as_u64().unwrap())
+}

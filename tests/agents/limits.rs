@@ -1,0 +1,140 @@
+//! Budgets, and conversations that grow too long.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, wants};
+use crate::daemon::Client;
+use crate::model::{Reply, Speaks, Spent, say};
+
+#[test]
+fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("One.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(600)),
+        wants("Two.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(600)),
+        Reply::says("Done.").spends(spent(10)),
+    ]);
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTokens": 1_000}));
+    let asked = client.event_of("approval_required");
+    assert_eq!(
+        (&asked["payload"]["kind"], &asked["payload"]["details"]["choices"]),
+        (&json!("budget"), &json!(["raise", "stop"]))
+    );
+    assert_eq!(
+        client.get("get_session_snapshot", json!({"sessionId": session}))["state"],
+        "awaiting_approval"
+    );
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    let told = serde_json::to_string(&bench.told(2)).unwrap();
+    assert!(!told.contains("raise_budget"), "that is nothing of the model's: {told}");
+}
+
+#[test]
+fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
+    let bench = Bench::new();
+    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTurns": 2}));
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "deny");
+    let over = client.event_of("run_complete");
+    let payload = &over["payload"];
+    assert_eq!(
+        (&payload["outcome"], &payload["reason"], &payload["headless"]["exitCodeHint"]),
+        (&json!("failed"), &json!("budget"), &json!(1))
+    );
+}
+
+#[test]
+fn a_limit_on_cost_needs_a_price_and_then_holds() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent(1_000)));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxCostUsd": 0.0025}));
+    let error = client.event_of("error");
+    assert_eq!(error["payload"]["code"], "PRICE_UNKNOWN", "{error}");
+    client.event_of("run_complete");
+    configure(&bench, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
+    limited(&mut client, &session, json!({"maxCostUsd": 0.0025}));
+    let events = client.events_until("approval_required");
+    let costs: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "usage")
+        .map(|event| event["payload"]["costMicroUsd"].as_u64().unwrap())
+        .collect();
+    assert_eq!(costs, [1_001, 1_001, 1_001]);
+    assert!(
+        events.last().unwrap()["payload"]["summary"].as_str().unwrap().contains("$0.0025"),
+        "{:?}",
+        events.last()
+    );
+}
+
+#[test]
+fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    let long = "so many words ".repeat(500);
+    for round in 0..3 {
+        bench.server.script([Reply::says(&format!("answer {round}"))]);
+        assert_eq!(client.run(&session, &format!("question {round}: {long}"))["outcome"], "success");
+    }
+    // As many tokens as a fourth question of that length makes too many.
+    let asked = &bench.server.seen()[0].body;
+    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
+    let window = (fixed + 7 * long.len() / 8) * 10 / 8;
+    configure(&bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    bench.server.script([Reply::turn([say("SUMMARY OF IT ALL")]), Reply::says("answer 3")]);
+    client.prompt(&session, &format!("and now? {long}"));
+    let events = client.events_until("run_complete");
+    let compacted = events.iter().find(|event| event["type"] == "context_compacted").expect("a summary");
+    assert_eq!(compacted["payload"]["summary"], "SUMMARY OF IT ALL");
+    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    let last = asked.last().unwrap().body["messages"].to_string();
+    assert!(
+        last.contains("SUMMARY OF IT ALL") && last.contains("and now?") && !last.contains("question 0"),
+        "{last}"
+    );
+    // The history itself stays whole, and the next turn goes on from the summary.
+    let messages = client.get("get_session_messages", json!({"sessionId": session})).to_string();
+    assert!(messages.contains("question 0"));
+    bench.server.script([Reply::says("answer 4")]);
+    client.run(&session, "still there?");
+    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    let last = asked.last().unwrap().body["messages"].to_string();
+    assert!(
+        last.contains("SUMMARY OF IT ALL") && last.contains("answer 3") && !last.contains("question 0"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_server_that_finds_the_conversation_too_long_gets_a_shorter_one() {
+    let bench = Bench::speaking(Speaks::OpenAi);
+    let (mut client, session) = bench.session();
+    bench.server.script([Reply::says("one"), Reply::says("two")]);
+    client.run(&session, "first");
+    client.run(&session, "second");
+    let too_long =
+        r#"{"error":{"message":"maximum context length exceeded","code":"context_length_exceeded"}}"#;
+    bench.server.script([Reply::status(400, too_long), Reply::says("THE SUMMARY"), Reply::says("three")]);
+    assert_eq!(client.run(&session, "third")["outcome"], "success");
+}
+
+fn limited(client: &mut Client, session: &str, budget: Value) {
+    client.get("send_user_message", json!({"sessionId": session, "text": "go", "budget": budget}));
+}
+
+fn spent(tokens: u64) -> Spent {
+    Spent { fresh: tokens, cache_read: 0, cache_write: 0, output: 1, dollars: 0.0 }
+}
+
+fn configure(bench: &Bench, text: &str) {
+    let file = bench.config();
+    fs::create_dir_all(file.parent().unwrap()).expect("a directory");
+    fs::write(file, text).expect("a configuration");
+}

@@ -1,0 +1,149 @@
+//! A daemon that is killed and comes back, in every moment of a model's work.
+
+use serde_json::json;
+
+use crate::bench::{Bench, using, wants};
+use crate::model::{Delivery, Reply, Spent, say};
+
+#[test]
+fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
+    let mut bench = Bench::new();
+    let slowly = (0..500).map(|word| say(&format!("word{word} ")));
+    let pace = Delivery::Paced(std::time::Duration::from_millis(20));
+    bench.server.script([Reply::turn(slowly).delivered(pace), Reply::says("The whole answer.")]);
+    let (mut client, session) = bench.begin("talk");
+    client.event_of("assistant_token");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    let over = client.event_of("run_complete");
+    assert_eq!(
+        (&over["payload"]["outcome"], &over["payload"]["summary"]),
+        (&json!("success"), &json!("The whole answer."))
+    );
+    assert_eq!(bench.told(0), bench.told(1), "the same question");
+}
+
+#[test]
+fn an_approval_that_waited_still_waits_and_its_tool_runs_once() {
+    let mut bench = Bench::new();
+    bench.server.script([
+        wants("Do.", "sandbox_exec", json!({"command": "echo once >> done"})),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.begin("do it");
+    let asked = client.event_of("approval_required");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    assert_eq!(client.decide(&asked, "approve")["ok"], true);
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert_eq!(bench.file("done"), "once\n");
+}
+
+#[test]
+fn a_tool_of_unknown_end_becomes_a_question_and_the_model_hears_the_answer() {
+    let mut bench = Bench::new();
+    bench.server.script([
+        wants("Do.", "sandbox_exec", json!({"command": "echo begun; sleep 1000"})),
+        Reply::says("Without it, then."),
+    ]);
+    let (mut client, session) = bench.begin("do it");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    client.event_of("tool_output");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    let unknown = loop {
+        let event = client.event_of("approval_required");
+        if event["payload"]["kind"] == "unknown_step" {
+            break event;
+        }
+    };
+    let vote = json!({"sessionId": session, "approvalId": unknown["payload"]["approvalId"], "decision": "approve", "choice": "skip"});
+    client.get("submit_approval", vote);
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Without it, then.");
+    let told = bench.told(1);
+    assert!(
+        told.last().unwrap()["content"].to_string().contains("the user chose to go on without it"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn calls_that_waited_for_others_are_not_forgotten() {
+    let mut bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_exec", json!({"command": "echo one >> done"})),
+            using("sandbox_exec", json!({"command": "echo two >> done"})),
+        ]),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.begin("do both");
+    let first = client.event_of("approval_required");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    client.decide(&first, "approve");
+    let second = loop {
+        let event = client.event_of("approval_required");
+        if event["payload"]["approvalId"] != first["payload"]["approvalId"] {
+            break event;
+        }
+    };
+    client.decide(&second, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert_eq!(bench.file("done"), "one\ntwo\n");
+    assert_eq!(bench.server.seen().len(), 2);
+}
+
+#[test]
+fn a_budget_that_was_asked_about_is_still_asked_about() {
+    let mut bench = Bench::new();
+    let spent = Spent { fresh: 500, cache_read: 0, cache_write: 0, output: 0, dollars: 0.0 };
+    bench.server.script([
+        wants("One.", "sandbox_read_file", json!({"path": "sum.sh"})).spends(spent),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.session();
+    client
+        .get("send_user_message", json!({"sessionId": session, "text": "go", "budget": {"maxTokens": 400}}));
+    let asked = client.event_of("approval_required");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn what_was_steered_and_queued_is_heard_after_a_restart() {
+    let mut bench = Bench::new();
+    bench.server.script([
+        wants("Do.", "sandbox_exec", json!({"command": "true"})),
+        Reply::says("One."),
+        Reply::says("Two."),
+    ]);
+    let (mut client, session) = bench.begin("first");
+    let asked = client.event_of("approval_required");
+    client.get("steer", json!({"sessionId": session, "text": "mind the gap"}));
+    client.get("queue_message", json!({"sessionId": session, "text": "second"}));
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = back(&bench, &session);
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "One.");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Two.");
+    assert_eq!(bench.told(1).last().unwrap()["content"], "mind the gap");
+    assert_eq!(bench.told(2).last().unwrap()["content"], "second");
+}
+
+/// Attaches again, with what the client's shell knows.
+fn back(bench: &Bench, session: &str) -> crate::daemon::Client {
+    let mut client = bench.daemon.connect();
+    let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": bench.environment()});
+    client.get("attach_session", attach);
+    client
+}

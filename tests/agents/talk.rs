@@ -1,0 +1,116 @@
+//! What is said into a run, behind it, and by whom: steering, queueing, keys, thinking, instructions.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::{Bench, KEY, using, wants};
+use crate::daemon::types;
+use crate::model::{Reply, Speaks, say, think};
+
+#[test]
+fn the_words_of_a_model_are_shown_as_they_come_and_add_up() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    let words = ["Hello", ", ", "wörld", " 🦀", "."];
+    let steps = [think("hm, "), think("well")].into_iter().chain(words.iter().map(|word| say(word)));
+    bench.server.script([Reply::turn(steps)]);
+    let (mut client, session) = bench.begin("hi");
+    let events = client.events_until("run_complete");
+    let joined = |kind: &str| -> String {
+        let of_kind = events.iter().filter(|event| event["type"] == kind);
+        of_kind.map(|event| event["payload"]["text"].as_str().unwrap()).collect()
+    };
+    assert_eq!((joined("thinking_token"), joined("assistant_token")), ("hm, well".into(), words.concat()));
+    assert!(types(&events).contains(&"usage".to_owned()), "{:?}", types(&events));
+    let messages = client.get("get_session_messages", json!({"sessionId": session}));
+    assert_eq!(messages["messages"][1]["text"], "Hello, wörld 🦀.");
+}
+
+#[test]
+fn what_is_said_into_a_run_reaches_the_model_at_its_next_turn() {
+    let bench = Bench::new();
+    bench
+        .server
+        .script([wants("First.", "sandbox_exec", json!({"command": "true"})), Reply::says("Left it is.")]);
+    let (mut client, session) = bench.begin("go right");
+    let asked = client.event_of("approval_required");
+    client.get("steer", json!({"sessionId": session, "text": "no, left"}));
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    let told = bench.told(1);
+    assert_eq!(told.last().unwrap()["content"], "no, left", "{told:?}");
+    let result = told.iter().position(|message| message["role"] == "tool").expect("a result");
+    assert_eq!(result + 2, told.len(), "the result comes before it: {told:?}");
+}
+
+#[test]
+fn a_queued_message_begins_when_the_run_is_over_and_knows_what_was_said() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("One.", "sandbox_exec", json!({"command": "true"})),
+        Reply::says("Done one."),
+        Reply::says("Done two."),
+    ]);
+    let (mut client, session) = bench.begin("one");
+    let asked = client.event_of("approval_required");
+    client.get("queue_message", json!({"sessionId": session, "text": "two"}));
+    client.decide(&asked, "approve");
+    client.event_of("run_complete");
+    let over = client.event_of("run_complete");
+    assert_eq!(over["payload"]["summary"], "Done two.");
+    let told: Vec<_> =
+        bench.told(2).iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(told, ["system", "user", "assistant", "tool", "assistant", "user"]);
+}
+
+#[test]
+fn a_key_that_only_the_shell_of_the_client_has_is_used_and_never_kept() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("Look.", "sandbox_exec", json!({"command": "echo my key is $OPENAI_API_KEY"})),
+        Reply::says(&format!("Your key is {KEY}.")),
+    ]);
+    let (mut client, session) = bench.begin("what is my key?");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    let events = client.events_until("run_complete");
+    let heard = serde_json::to_string(&events).unwrap();
+    assert!(!heard.contains(KEY) && heard.contains("my key is ["), "{heard}");
+    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert_eq!(asked[0].headers["authorization"], format!("Bearer {KEY}"));
+    assert!(!asked[1].body.to_string().contains(KEY), "the model is not told what a tool printed of it");
+    drop(client);
+    let state = bench.daemon.home.path().join(".push");
+    for file in ["state/pushd.db", "state/pushd.db-wal", "logs/pushd.log"] {
+        let bytes = fs::read(state.join(file)).unwrap_or_default();
+        assert!(memchr::memmem::find(&bytes, KEY.as_bytes()).is_none(), "{file} of {session} has the key");
+    }
+}
+
+#[test]
+fn a_project_says_what_agents_should_know() {
+    let bench = Bench::new();
+    fs::write(bench.cwd().join("AGENTS.md"), "Always use tabs.").expect("a file");
+    bench.server.script([Reply::says("Yes.")]);
+    let (mut client, _) = bench.begin("hi");
+    client.event_of("run_complete");
+    let told = bench.told(0);
+    let system = told[0]["content"].as_str().unwrap();
+    assert!(
+        system.contains("Always use tabs.") && system.contains(bench.cwd().to_str().unwrap()),
+        "{system}"
+    );
+}
+
+#[test]
+fn thinking_that_a_server_signed_is_given_back_with_its_calls() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    bench.server.script([
+        Reply::turn([think("deep"), using("sandbox_read_file", json!({"path": "sum.sh"}))]),
+        Reply::says("Done."),
+    ]);
+    let (mut client, _) = bench.begin("think");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    let told = serde_json::to_string(&bench.told(1)).unwrap();
+    assert!(told.contains("\"thinking\":\"deep\"") && told.contains("signature"), "{told}");
+}

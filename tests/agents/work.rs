@@ -1,0 +1,207 @@
+//! Work from a message to its result: reading, editing, running, committing, denying, checking.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::{Bench, git, using, wants};
+use crate::daemon::{types, wait_until};
+use crate::model::{Reply, Speaks, say, think};
+
+#[test]
+fn a_failing_test_is_fixed_and_committed() {
+    for speaks in [Speaks::OpenAi, Speaks::Ollama, Speaks::Anthropic] {
+        let bench = Bench::speaking(speaks);
+        bench.server.script([
+            Reply::turn([
+                think("let me look"),
+                say("I look. "),
+                using("sandbox_read_file", json!({"path": "sum.sh"})),
+                using("sandbox_list_dir", json!({})),
+            ]),
+            wants(
+                "Found it.",
+                "sandbox_edit_file",
+                json!({"path": "sum.sh", "old": "$1 - $2", "new": "$1 + $2"}),
+            ),
+            wants("Try it.", "sandbox_exec", json!({"command": "sh test.sh"})),
+            wants(
+                "Keep it.",
+                "sandbox_git_commit",
+                json!({"message": "Add instead of subtracting", "all": true}),
+            ),
+            Reply::says("The test passes."),
+        ]);
+        let (mut client, session) = bench.begin("fix the test");
+        let mut asked = Vec::new();
+        loop {
+            let event = client.event();
+            match event["type"].as_str().expect("a type") {
+                "approval_required" => {
+                    asked.push(event["payload"].clone());
+                    assert_eq!(client.decide(&event, "approve")["ok"], true);
+                }
+                "run_complete" => {
+                    assert_eq!(event["payload"]["outcome"], "success", "{event}");
+                    assert_eq!(event["payload"]["summary"], "The test passes.");
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let kinds: Vec<_> = asked.iter().map(|asked| asked["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["write", "exec", "commit"], "reading goes ahead, and nothing else");
+        assert!(asked[0]["details"]["diff"].as_str().unwrap().contains("+echo $(($1 + $2))"), "{}", asked[0]);
+        assert_eq!(asked[1]["summary"], "sh test.sh");
+        let commit = &asked[2]["details"];
+        assert_eq!(
+            (&commit["filesChanged"], &commit["insertions"], &commit["deletions"]),
+            (&json!(1), &json!(1), &json!(1))
+        );
+        assert_eq!(asked[2]["summary"], "Add instead of subtracting");
+        assert!(bench.file("sum.sh").contains("$1 + $2"));
+        let log = git(&bench.cwd(), &["log", "--format=%s"]);
+        assert!(String::from_utf8_lossy(&log.stdout).starts_with("Add instead of subtracting\n"));
+        // The model was told what came of each call, in order.
+        let last = serde_json::to_string(&bench.told(4)).unwrap();
+        for told in ["I look. ", "$1 - $2", "sum.sh", "passed"] {
+            assert!(last.contains(told), "{speaks:?}: {told} is not in {last}");
+        }
+        // And what it was told is journaled, to be asked again.
+        let messages = client.get("get_session_messages", json!({"sessionId": session}));
+        assert_eq!(messages["messages"].as_array().map(Vec::len), Some(6), "{messages}");
+    }
+}
+
+#[test]
+fn what_only_looks_goes_side_by_side_and_everything_else_one_by_one() {
+    let bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_read_file", json!({"path": "sum.sh"})),
+            using("sandbox_git_status", json!({})),
+            using("sandbox_write_file", json!({"path": "a", "content": "1"})),
+            using("sandbox_exec", json!({"command": "cat a"})),
+        ]),
+        Reply::says("ok"),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let before = client.events_until("approval_required");
+    let calls: Vec<_> = before.iter().filter(|event| event["type"] == "tool_call").collect();
+    assert_eq!(calls.len(), 3, "the command waits for the file: {:?}", types(&before));
+    assert_eq!(
+        before.iter().filter(|event| event["type"] == "tool_result").count(),
+        2,
+        "both looks are done"
+    );
+    client.decide(before.last().unwrap(), "approve");
+    let then = client.event_of("approval_required");
+    assert_eq!(then["payload"]["summary"], "cat a");
+    client.decide(&then, "approve");
+    let result = client.event_of("tool_result");
+    assert_eq!((&result["payload"]["text"], &result["payload"]["exitCode"]), (&json!("1"), &json!(0)));
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    let told = bench.told(1);
+    let results = told.iter().filter(|message| message["role"] == "tool").count();
+    assert_eq!(results, 4, "{told:?}");
+}
+
+#[test]
+fn a_denied_commit_ends_the_run_as_denied() {
+    let bench = Bench::new();
+    fs::write(bench.cwd().join("new"), "x").expect("a file");
+    bench.server.script([wants("Commit.", "sandbox_git_commit", json!({"message": "no", "all": true}))]);
+    let (mut client, _) = bench.begin("commit it");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "deny");
+    let over = client.event_of("run_complete");
+    assert_eq!(
+        (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
+        (&json!("denied"), &json!(3))
+    );
+    let log = git(&bench.cwd(), &["log", "--format=%s"]);
+    assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");
+}
+
+#[test]
+fn a_cancelled_run_leaves_no_process_and_no_connection() {
+    let bench = Bench::new();
+    let command = "echo $$ > pid; sleep 1000 & echo begun; wait";
+    bench.server.script([wants("Sleep.", "sandbox_exec", json!({"command": command}))]);
+    let (mut client, session) = bench.begin("sleep");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    client.event_of("tool_output");
+    let pid = bench.file("pid").trim().to_owned();
+    client.get("cancel_run", json!({"sessionId": session}));
+    let events = client.events_until("run_complete");
+    let over = &events.last().unwrap()["payload"];
+    assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("cancelled"), &json!(2)));
+    let cut = events.iter().find(|event| event["type"] == "tool_result").expect("what was cut is reported");
+    assert_eq!(cut["payload"]["status"], "cut");
+    wait_until("nothing is left", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_model_that_is_cancelled_in_mid_sentence_is_hung_up_on() {
+    let bench = Bench::new();
+    let words: Vec<_> = (0..2_000).map(|word| say(&format!("word{word} "))).collect();
+    let pace = crate::model::Delivery::Paced(std::time::Duration::from_millis(5));
+    bench.server.script([Reply::turn(words).delivered(pace)]);
+    let (mut client, session) = bench.begin("talk");
+    client.event_of("assistant_token");
+    client.get("cancel_run", json!({"sessionId": session}));
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "cancelled");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let gone = tokio::time::timeout(std::time::Duration::from_secs(20), bench.server.hangups(1));
+        gone.await.expect("the stream is closed");
+    });
+}
+
+#[test]
+fn acceptance_that_fails_fails_the_run_with_its_own_code() {
+    let bench = Bench::new();
+    bench.server.script([Reply::says("I did nothing.")]);
+    let (mut client, session) = bench.session();
+    client.get(
+        "send_user_message",
+        json!({"sessionId": session, "text": "fix it", "acceptanceCriteria": [{"id": "test", "check": "sh test.sh"}]}),
+    );
+    let over = client.event_of("run_complete");
+    let payload = &over["payload"];
+    assert_eq!((&payload["outcome"], &payload["headless"]["exitCodeHint"]), (&json!("failed"), &json!(4)));
+    assert_eq!(payload["acceptance"]["results"][0]["output"], "failed\n");
+    // The next message tells the model what went wrong.
+    bench.server.script([Reply::says("Sorry.")]);
+    client.run(&session, "why?");
+    let told = bench.told(1);
+    assert!(told.last().unwrap()["content"].to_string().contains("check test failed"), "{told:?}");
+}
+
+#[test]
+fn a_tool_that_is_wrongly_called_tells_the_model_why() {
+    let bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_dance", json!({})),
+            using("sandbox_read_file", json!({"file": "sum.sh"})),
+            crate::model::call("broken", "sandbox_read_file", "{\"path\": "),
+            using("sandbox_read_file", json!({"path": "../../etc/passwd"})),
+        ]),
+        Reply::says("I see."),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let events = client.events_until("run_complete");
+    assert_eq!(events.last().unwrap()["payload"]["outcome"], "success");
+    let kinds: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_result")
+        .map(|event| event["payload"]["structuredError"]["type"].as_str().unwrap_or("none").to_owned())
+        .collect();
+    let mut sorted = kinds.clone();
+    sorted.sort();
+    assert_eq!(sorted, ["BAD_ARGUMENTS", "BAD_ARGUMENTS", "OUTSIDE_WORKSPACE", "UNKNOWN_TOOL"], "{kinds:?}");
+    let told = serde_json::to_string(&bench.told(1)).unwrap();
+    assert!(told.contains("there is no tool sandbox_dance") && told.contains("OUTSIDE_WORKSPACE"), "{told}");
+}
