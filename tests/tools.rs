@@ -9,7 +9,7 @@ use std::fs;
 use std::time::Duration;
 
 use pushd::kernel::event::Ending;
-use pushd::sandbox::tools::{FaultKind, Limits, Network, Outcome, Risk, parse, run};
+use pushd::sandbox::tools::{FaultKind, Limits, Network, Outcome, Risk, catalogue, parse, run};
 use serde_json::{Value, json};
 use stage::{Server, Stage};
 use tokio::sync::mpsc;
@@ -289,6 +289,28 @@ async fn fetching_is_bounded_and_off_unless_it_is_allowed() {
     stage.bench.network = Network::Off;
     let off = stage.run("sandbox_fetch", json!({ "url": server.url("/") })).await;
     assert_eq!(kind(&off), Some(FaultKind::NetworkOff));
+}
+
+#[test]
+fn every_tool_is_documented_with_arguments_that_it_takes() {
+    let page = include_str!("../docs/tools.md");
+    for tool in catalogue(Network::Allowed) {
+        let (_, section) = page.split_once(&format!("\n## {}\n", tool.name)).expect(tool.name);
+        let section = section.split("\n## ").next().unwrap();
+        let examples: Vec<Value> = section
+            .split("```json\n")
+            .skip(1)
+            .map(|rest| serde_json::from_str(rest.split("\n```").next().unwrap()).unwrap())
+            .collect();
+        assert!(!examples.is_empty(), "{} has no example", tool.name);
+        for example in examples {
+            assert_eq!(example["tool"], tool.name);
+            parse(tool.name, &example["args"].to_string()).unwrap();
+        }
+        for argument in tool.schema["properties"].as_object().unwrap().keys() {
+            assert!(section.contains(&format!("`{argument}`")), "{}: {argument}", tool.name);
+        }
+    }
 }
 
 fn kind(outcome: &Outcome) -> Option<FaultKind> {

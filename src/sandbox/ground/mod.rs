@@ -104,12 +104,19 @@ pub enum GroundError {
 impl GroundError {
     fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| match source.kind() {
-            io::ErrorKind::NotFound => Self::NotFound { path },
-            io::ErrorKind::CrossesDevices => Self::Outside { path },
-            io::ErrorKind::IsADirectory => Self::IsDirectory { path },
-            io::ErrorKind::NotADirectory => Self::NotADirectory { path },
-            _ => Self::Io { action, path, source },
+        move |source| {
+            let is = |kind| source.kind() == kind;
+            if is(io::ErrorKind::NotFound) {
+                Self::NotFound { path }
+            } else if is(io::ErrorKind::CrossesDevices) {
+                Self::Outside { path }
+            } else if is(io::ErrorKind::IsADirectory) {
+                Self::IsDirectory { path }
+            } else if is(io::ErrorKind::NotADirectory) {
+                Self::NotADirectory { path }
+            } else {
+                Self::Io { action, path, source }
+            }
         }
     }
 }

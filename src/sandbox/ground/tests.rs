@@ -168,6 +168,8 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
                 }
             }
         });
+        // Also when a try fails, so that the test does.
+        let _when_dropped = Done(&done);
         for count in 0..TRIES {
             let path = ["swap/file", "swap/deep/../file", "honest/../swap/file"][count % 3];
             match ground.content(Path::new(path), 100) {
@@ -189,11 +191,21 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
             }
             fs::write(root.join("honest/file"), "inside").or_else(gone_for_a_moment).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(reached > 0 && refused > 0, "the swaps never met a try: {reached} reached, {refused} refused");
     assert_eq!(fs::read(outside.join("file")).unwrap(), b"OUTSIDE");
     assert_eq!((names(&outside), names(&outside.join("deep"))), (vec!["deep".into(), "file".into()], vec![]));
+}
+
+/// Ends the other thread.
+#[cfg(unix)]
+struct Done<'a>(&'a std::sync::atomic::AtomicBool);
+
+#[cfg(unix)]
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[cfg(unix)]

@@ -1,17 +1,17 @@
 //! Directories as descriptors, on Unix: what was opened cannot be exchanged for something else.
 
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::{Entry, Kind, Reach};
@@ -161,7 +161,7 @@ impl Looked {
             // Only root may give files away, or a member of both groups; for everybody else the new owner stands.
             let _kept = std::os::unix::fs::fchown(file, Some(self.0.st_uid), Some(self.0.st_gid));
         }
-        file.set_permissions(Permissions::from_mode(u32::from(self.0.st_mode) & 0o7777))
+        Ok(fchmod(file, Mode::from_bits_truncate(self.0.st_mode))?)
     }
 }
 

@@ -116,7 +116,6 @@ impl Folder {
     }
 
     /// Directories are not synced here: the system has no call for it.
-    #[expect(clippy::unused_self, reason = "elsewhere it takes the directory")]
     pub(super) const fn sync(&self) -> io::Result<()> {
         Ok(())
     }

@@ -190,3 +190,54 @@ impl From<GroundError> for Fault {
         Self::new(kind, error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FaultKind as Kind;
+
+    /// Every kind, in the order of the documentation.
+    const ALL: [Kind; 30] = [
+        Kind::UnknownTool,
+        Kind::BadArguments,
+        Kind::NotFound,
+        Kind::OutsideWorkspace,
+        Kind::IsDirectory,
+        Kind::NotADirectory,
+        Kind::NotAFile,
+        Kind::BinaryFile,
+        Kind::OutOfRange,
+        Kind::Ambiguous,
+        Kind::NoMatch,
+        Kind::TooLarge,
+        Kind::PermissionDenied,
+        Kind::IoFailed,
+        Kind::ExitCode,
+        Kind::Signal,
+        Kind::TimeLimit,
+        Kind::Cut,
+        Kind::ExecFailed,
+        Kind::SandboxUnavailable,
+        Kind::NotARepository,
+        Kind::NothingToCommit,
+        Kind::GitFailed,
+        Kind::NetworkOff,
+        Kind::NetworkFailed,
+        Kind::HttpStatus,
+        Kind::RedirectedAway,
+        Kind::NotText,
+        Kind::SecretNotKept,
+        Kind::Internal,
+    ];
+
+    #[test]
+    fn every_kind_is_documented_as_it_is() {
+        let page = include_str!("../../../docs/tools.md");
+        let (_, table) = page.split_once("## What can go wrong").unwrap();
+        let rows: Vec<(&str, bool)> = table
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+            .map(|(word, rest)| (word, rest.ends_with("| yes |")))
+            .collect();
+        assert_eq!(rows, ALL.map(|kind| (kind.word(), kind.retryable())));
+    }
+}
