@@ -1,6 +1,6 @@
 //! Every provider goes through the same suite: over real connections to a server of the project's own that speaks all
 //! three dialects and fails in every way.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "support/model/mod.rs"]
 mod model;

@@ -75,11 +75,11 @@ impl Complaint {
         }
         let sentence = self.message.to_ascii_lowercase();
         let holds = |part: &&str| sentence.contains(part);
-        if TOO_LONG.iter().any(|part| holds(&part)) {
+        if TOO_LONG.iter().any(&holds) {
             Some(Kind::ContextTooLong)
         } else if sentence.contains("credit balance") {
             Some(Kind::OutOfCredit)
-        } else if sentence.contains("model") && NOT_FOUND.iter().any(|part| holds(&part)) {
+        } else if sentence.contains("model") && NOT_FOUND.iter().any(holds) {
             Some(Kind::ModelNotFound)
         } else {
             None

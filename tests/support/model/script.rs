@@ -121,13 +121,9 @@ impl Reply {
 
     /// The same with another header.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        match &mut self {
-            Self::Plain { headers, .. } => {
-                headers.retain(|(known, _)| known != name);
-                headers.push((name.to_owned(), value.to_owned()));
-            }
-            other => panic!("{other:?} has no headers of its own"),
-        }
+        let Self::Plain { headers, .. } = &mut self else { panic!("{self:?} has no headers of its own") };
+        headers.retain(|(known, _)| known != name);
+        headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -147,10 +143,8 @@ impl Reply {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Turn)) -> Self {
-        match &mut self {
-            Self::Turn(turn) => change(turn),
-            other => panic!("{other:?} is no turn"),
-        }
+        let Self::Turn(turn) = &mut self else { panic!("{self:?} is no turn") };
+        change(turn);
         self
     }
 }
