@@ -38,10 +38,17 @@ pub fn apply(text: &str, change: &Change) -> Result<String, TomlError> {
 /// Sets one value, and keeps what stands around the one before it.
 fn set(table: &mut Table, key: &str, text: &str) {
     let mut new = toml_edit::Value::from(text);
-    if let Some(old) = table.get(key).and_then(Item::as_value) {
-        *new.decor_mut() = old.decor().clone();
+    match table.get_mut(key) {
+        Some(item) => {
+            if let Some(old) = item.as_value() {
+                *new.decor_mut() = old.decor().clone();
+            }
+            *item = Item::Value(new);
+        }
+        None => {
+            table.insert(key, Item::Value(new));
+        }
     }
-    table.insert(key, Item::Value(new));
 }
 
 #[cfg(test)]
