@@ -12,6 +12,8 @@ mod skip;
 #[path = "cli/home.rs"]
 mod home;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 
 use home::{Home, until};
@@ -178,6 +180,46 @@ fn a_purge_shows_sizes_and_asks() {
     terminal.type_line("yes");
     terminal.until("done 0");
     assert_eq!(terminal.home.ok(&["sessions"]), "");
+}
+
+#[test]
+fn a_first_set_up_finds_ollama_and_keeps_other_settings() {
+    let Some(terminal) = Terminal::open() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 64];
+        let _ = stream.read(&mut request).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\n\r\n{\"models\":[{\"name\":\"one:7b\"},{\"name\":\"two:7b\"}]}")
+            .unwrap();
+    });
+    std::fs::create_dir_all(terminal.home.path().join(".config/push")).unwrap();
+    terminal.home.write(".config/push/config.toml", "# mine\n[limits]\nmax_turns = 3\n");
+    terminal.type_line(&format!("OLLAMA_HOST={host} push config"));
+    let screen = terminal.until("provider [ollama]:");
+    assert!(screen.contains("1  ollama       runs here, with 2 models\n"), "{screen}");
+    terminal.type_line("");
+    terminal.until("model [one:7b]:");
+    terminal.type_line("2");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("\nwrote ") && screen.contains("now try: push run "), "{screen}");
+    let text = terminal.home.read(".config/push/config.toml");
+    assert_eq!(text, "provider = \"ollama\"\nmodel = \"two:7b\"\n# mine\n[limits]\nmax_turns = 3\n");
+}
+
+#[test]
+fn a_set_up_that_is_left_writes_nothing() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
+    terminal.until("provider:");
+    terminal.type_line("anthropic");
+    let screen = terminal.until("model:");
+    assert!(screen.contains("export ANTHROPIC_API_KEY="), "{screen}");
+    terminal.press("C-d");
+    assert!(terminal.until("done 2").contains("nothing was written"));
+    assert!(!terminal.home.path().join(".config").exists());
 }
 
 /// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.

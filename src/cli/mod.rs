@@ -175,7 +175,7 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
         Some(Verb::Delete(args)) => delete::run(args, context).await,
         Some(Verb::Purge(args)) => purge::run(args, context).await,
         Some(Verb::Doctor(args)) => doctor::run(args, context).await,
-        Some(Verb::Config(args)) => config::run(args, context),
+        Some(Verb::Config(args)) => config::run(args, context).await,
         Some(Verb::Daemon(args)) => daemon::run(args, context).await,
     }
 }

@@ -64,6 +64,7 @@ fn what_is_documented_is_understood() {
         "push doctor",
         "push doctor --full --json",
         "push run x --model m --max-cost 1.5 --max-turns 20 --max-tokens 100000 --report junit=r.xml",
+        "push config",
         "push config show --json",
         "push config path",
         "push config check",

@@ -121,6 +121,14 @@ fn a_provider_that_nobody_knows_is_told() {
     assert_eq!(with(&home, &["config", "check"], &[("PUSH_PROVIDER", "openai")]).code, Some(0));
 }
 
+#[test]
+fn without_a_terminal_a_set_up_says_what_to_do() {
+    let home = Home::new();
+    let said = home.push(&["config"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{said:?}");
+    assert!(said.err.contains("config.toml") && said.err.contains("PUSH_PROVIDER"), "{said:?}");
+}
+
 fn configured(text: &str) -> Home {
     let home = Home::new();
     let path = config(&home);

@@ -1,8 +1,11 @@
-//! `push config`: what is configured, where, and whether it can be used.
+//! `push config`: the first set-up; what is configured, where, and whether it can be used.
 //!
 //! It needs no daemon and shows no key.
 
 mod check;
+mod dialogue;
+mod ollama;
+mod setup;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -15,19 +18,20 @@ use super::plain::plain_line;
 use crate::config::paths::user_home;
 use crate::config::project::{self, Project};
 
-/// Show what is configured, where, and whether it can be used
+/// Choose a model, or show what is configured
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Values come from the configuration file, then from variables, then from flags; a project's .push/config.toml can make \
 approvals and limits stricter. Keys of providers are never in these files.
 
 Examples:
+  push config                     choose a model, step by step
   push config show                what holds here, and where each value comes from
   push config check               name the line of a mistake
   \"${EDITOR:-vi}\" \"$(push config path)\"")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    verb: ConfigVerb,
+    verb: Option<ConfigVerb>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,16 +49,17 @@ Examples:
   PUSH_CONFIG=/tmp/push.toml push config path")]
 struct PathArgs {}
 
-/// Shows, checks or says where.
-pub(crate) fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit, CliError> {
+/// Sets up, shows, checks or says where.
+pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit, CliError> {
     match args.verb {
-        ConfigVerb::Show(args) => show::run(&args, context),
-        ConfigVerb::Path(PathArgs {}) => {
+        None => setup::run(context).await,
+        Some(ConfigVerb::Show(args)) => show::run(&args, context),
+        Some(ConfigVerb::Path(PathArgs {})) => {
             let path = context.paths()?.config;
             context.console.line(&plain_line(&path.display().to_string()))?;
             Ok(Exit::SUCCESS)
         }
-        ConfigVerb::Check(args) => check::run(&args, context),
+        Some(ConfigVerb::Check(args)) => check::run(&args, context),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every mistake is named with its file, its line and what was expected. Whatever looks like a key is refused, and is
 //! not repeated in the refusal.
 
+pub mod edit;
 mod secret;
 mod spots;
 mod written;
