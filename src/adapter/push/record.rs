@@ -174,11 +174,7 @@ impl<'a> Line<'_, 'a> {
                 EventKind::SayingDone { message: name(self.payload::<AssistantDone<'_>>()?.message_id) }
             }
             "usage" => EventKind::TurnTaken(Box::new(taken(self.payload()?))),
-            "context_compacted" => {
-                let ContextCompacted { summary, kept_from_seq, tokens_before } = self.payload()?;
-                let (summary, kept_from) = (summary.into_owned(), Seq::new(kept_from_seq));
-                EventKind::Compacted(Box::new(Compaction { summary, kept_from, tokens_before }))
-            }
+            "context_compacted" => EventKind::Compacted(Box::new(compaction(self.payload()?))),
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
             "tool_result" => EventKind::CallSettled(Box::new(self.settlement()?)),
             "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
@@ -201,16 +197,18 @@ impl<'a> Line<'_, 'a> {
             "run_recovered" => {
                 EventKind::RunRecovered { found: self.payload::<RunRecovered>()?.found.into() }
             }
-            "events_lost" => {
-                let lost: EventsLost = self.payload()?;
-                if lost.until_seq != self.envelope.seq {
-                    return Err(self.fault("untilSeq"));
-                }
-                EventKind::Lost { after: Seq::new(lost.after_seq), cause: lost.cause.into() }
-            }
+            "events_lost" => self.lost()?,
             "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
             other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),
         })
+    }
+
+    fn lost(&self) -> Result<EventKind, RecordError> {
+        let lost: EventsLost = self.payload()?;
+        if lost.until_seq != self.envelope.seq {
+            return Err(self.fault("untilSeq"));
+        }
+        Ok(EventKind::Lost { after: Seq::new(lost.after_seq), cause: lost.cause.into() })
     }
 
     fn user_message(&self) -> Result<EventKind, RecordError> {
@@ -364,6 +362,11 @@ fn opening(started: SessionStarted<'_>) -> Opening {
         metadata: started.metadata.as_deref().map(json),
         name: owned(started.name),
     }
+}
+
+fn compaction(compacted: ContextCompacted<'_>) -> Compaction {
+    let ContextCompacted { summary, kept_from_seq, tokens_before } = compacted;
+    Compaction { summary: summary.into_owned(), kept_from: Seq::new(kept_from_seq), tokens_before }
 }
 
 fn taken(usage: Usage<'_>) -> Taken {
