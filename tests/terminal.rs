@@ -11,12 +11,14 @@ mod skip;
 
 #[path = "cli/home.rs"]
 mod home;
+#[path = "support/model/mod.rs"]
+mod model;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use home::{Home, until};
+use model::{ModelServer, Reply, Speaks};
 
 #[test]
 fn a_question_is_answered_at_the_prompt() {
@@ -185,19 +187,11 @@ fn a_purge_shows_sizes_and_asks() {
 #[test]
 fn a_first_set_up_finds_ollama_and_keeps_other_settings() {
     let Some(terminal) = Terminal::open() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let host = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = [0; 64];
-        let _ = stream.read(&mut request).unwrap();
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\n\r\n{\"models\":[{\"name\":\"one:7b\"},{\"name\":\"two:7b\"}]}")
-            .unwrap();
-    });
+    let server = ModelServer::start();
+    server.has_models(&["one:7b", "two:7b"]);
     std::fs::create_dir_all(terminal.home.path().join(".config/push")).unwrap();
     terminal.home.write(".config/push/config.toml", "# mine\n[limits]\nmax_turns = 3\n");
-    terminal.type_line(&format!("OLLAMA_HOST={host} push config"));
+    terminal.type_line(&format!("OLLAMA_HOST={} push config", server.url()));
     let screen = terminal.until("provider [ollama]:");
     assert!(screen.contains("1  ollama       runs here, with 2 models\n"), "{screen}");
     terminal.type_line("");
@@ -215,12 +209,77 @@ fn a_set_up_that_is_left_writes_nothing() {
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
     terminal.until("provider:");
     terminal.type_line("anthropic");
-    let screen = terminal.until("model:");
-    assert!(screen.contains("export ANTHROPIC_API_KEY="), "{screen}");
+    let screen = terminal.until("place [file]:");
+    assert!(screen.contains("you export ANTHROPIC_API_KEY"), "{screen}");
     terminal.press("C-d");
     assert!(terminal.until("done 2").contains("nothing was written"));
     assert!(!terminal.home.path().join(".config").exists());
 }
+
+#[test]
+fn a_key_is_typed_unseen_and_a_run_uses_it() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    server.script([Reply::says("I have your key.")]);
+    terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
+    terminal.until("provider:");
+    terminal.type_line("openai");
+    terminal.until("own:");
+    terminal.type_line(&server.base_url(Speaks::OpenAi));
+    terminal.until("place [none]:");
+    terminal.type_line("file");
+    terminal.until("(it is not shown):");
+    terminal.type_line(KEY);
+    terminal.until("model:");
+    terminal.type_line("test-model");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("stored the key of openai in ") && screen.contains("\nwrote "), "{screen}");
+    assert!(!terminal.screen(&["-S", "-"]).contains(KEY), "{screen}");
+    let file = terminal.home.path().join(".config/push/keys.toml");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!terminal.home.read(".config/push/config.toml").contains(KEY));
+    terminal.type_line("clear; push run 'Who are you?'");
+    terminal.until("I have your key.");
+    terminal.until("done 0");
+    let asked = server.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
+    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
+    terminal.type_line("clear; push config show");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains(&format!("key of openai     {}\n", file.display())), "{screen}");
+    assert!(!screen.contains(KEY), "{screen}");
+}
+
+#[test]
+fn leaving_an_unseen_question_lets_the_terminal_show_again() {
+    let Some(terminal) = Terminal::open() else { return };
+    for key in ["C-c", "C-d"] {
+        terminal.type_line("clear; push config key openai");
+        terminal.until("(it is not shown):");
+        terminal.press(key);
+        assert!(terminal.until("done 2").contains("nothing was stored"));
+        terminal.type_line("clear; echo visible");
+        terminal.until("echo visible\nvisible\n");
+    }
+    assert!(!terminal.home.path().join(".config").exists());
+}
+
+#[test]
+fn an_ollama_that_runs_is_mentioned_where_a_model_was_missed_and_nowhere_else() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    server.has_models(&["one:7b", "two:7b"]);
+    let run = |message: &str| format!("clear; OLLAMA_HOST={} push run '{message}'", server.url());
+    terminal.type_line(&run("$ true"));
+    terminal.until("done 0");
+    assert_eq!(server.connections(), 0, "a playbook asks nobody");
+    terminal.type_line(&run("Please fix it."));
+    let screen = terminal.until("done 1");
+    assert!(screen.contains("push run --provider ollama --model one:7b"), "{screen}");
+    assert!(screen.contains("`push config` chooses"), "{screen}");
+}
+
+/// A key that must be seen nowhere.
+const KEY: &str = "sk-unseen-0123456789abcdef";
 
 /// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.
 struct Terminal {

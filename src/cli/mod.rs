@@ -23,6 +23,7 @@ mod input;
 mod junit;
 mod log;
 mod message;
+mod models;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;

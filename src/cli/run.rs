@@ -2,6 +2,7 @@
 
 mod budget;
 mod follow;
+mod offer;
 mod report_file;
 
 use std::path::{Path, PathBuf};
@@ -131,6 +132,9 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
     };
+    if args.session.is_none() && said(args.provider.as_deref(), "PUSH_PROVIDER").is_none() {
+        offer::offer(follow.report(), &context.paths()?, &mut context.console).await;
+    }
     match &args.report {
         Some(file) => file.write(follow.report(), outcome, &mut context.console),
         None => outcome,

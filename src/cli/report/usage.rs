@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn a_cost_that_is_not_known_in_full_is_not_told() {
-        let usage = after(&[json!({"inputTokens": 1, "costMicroUsd": 100_000}), json!({"inputTokens": 1})]).unwrap();
+        let usage =
+            after(&[json!({"inputTokens": 1, "costMicroUsd": 100_000}), json!({"inputTokens": 1})]).unwrap();
         assert_eq!((usage.get("costUsd"), &usage["inputTokens"]), (None, &json!(2)));
         assert_eq!(after(&[]), None);
     }
