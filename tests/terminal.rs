@@ -244,20 +244,19 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     let asked = server.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
     assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
     terminal.type_line("clear; push config show");
-    let screen = terminal.until("done 0");
-    assert!(screen.contains(&format!("key of openai     {}\n", file.display())), "{screen}");
+    let screen = terminal.until(&format!("key of openai     {}\n", file.display()));
     assert!(!screen.contains(KEY), "{screen}");
 }
 
 #[test]
 fn leaving_an_unseen_question_lets_the_terminal_show_again() {
     let Some(terminal) = Terminal::open() else { return };
-    for key in ["C-c", "C-d"] {
-        terminal.type_line("clear; push config key openai");
-        terminal.until("(it is not shown):");
+    for (provider, key) in [("openai", "C-c"), ("anthropic", "C-d")] {
+        terminal.type_line(&format!("clear; push config key {provider}"));
+        terminal.until(&format!("the key of {provider} (it is not shown):"));
         terminal.press(key);
         assert!(terminal.until("done 2").contains("nothing was stored"));
-        terminal.type_line("clear; echo visible");
+        terminal.type_line("echo visible");
         terminal.until("echo visible\nvisible\n");
     }
     assert!(!terminal.home.path().join(".config").exists());
