@@ -213,26 +213,29 @@ impl Table {
     async fn want(&self, calls: Vec<Wanted>) -> Result<(), Gone> {
         for Wanted { tool, args } in calls {
             let args = args.as_str().to_owned();
-            let question = self.question(&tool, &args).await;
-            self.reports.call(&tool, args, Purpose::Work, question).await?;
+            match self.question(&tool, &args).await {
+                Ok(question) => self.reports.call(&tool, args, Purpose::Work, question).await?,
+                // It must not be tried unasked: what cannot succeed now might in the next moment.
+                Err(fault) => self.reports.refuse(&tool, args, fault).await?,
+            }
         }
         Ok(())
     }
 
-    /// Says what is to be asked before a call; nothing for one that goes ahead, or that cannot succeed.
-    async fn question(&self, tool: &str, args: &str) -> Option<Question> {
-        let request = tools::parse(tool, args).ok()?;
+    /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
+    async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
+        let request = tools::parse(tool, args)?;
         if !policy::asks(self.settings.approvals, request.category(), request.risk()) {
-            return None;
+            return Ok(None);
         }
-        let asked = request.question(&self.bench).await.ok()?;
-        Some(Question {
+        let asked = request.question(&self.bench).await?;
+        Ok(Some(Question {
             kind: asked.kind,
             title: asked.title,
             summary: asked.summary,
             details: asked.details.to_string(),
             choices: Vec::new(),
-        })
+        }))
     }
 
     async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {
