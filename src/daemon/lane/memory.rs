@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::adapter::push::decode::Environment;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::effect::{Report, Turn};
@@ -19,7 +21,7 @@ use crate::redact::{self, Redactor};
 /// It cannot be written into a log, as hardly anything in it may.
 #[derive(Default)]
 pub(super) struct Memory {
-    environment: Option<Arc<Environment>>,
+    environment: watch::Sender<Option<Arc<Environment>>>,
     redactor: Redactor,
     /// The values that the redactor knows, the newest last: what one client brought stays secret when another comes.
     secrets: Vec<String>,
@@ -51,7 +53,7 @@ impl Memory {
     /// Takes the environment that a client brought, and the secrets in it.
     pub(super) fn learn(&mut self, environment: Arc<Environment>) {
         // Clients send the same one with every message, and finding its secrets takes a moment.
-        if self.environment.as_ref() == Some(&environment) {
+        if self.environment.borrow().as_ref() == Some(&environment) {
             return;
         }
         let variables = environment.variables().iter();
@@ -62,11 +64,16 @@ impl Memory {
         let surplus = self.secrets.len().saturating_sub(SECRETS);
         self.secrets.drain(..surplus);
         self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
-        self.environment = Some(environment);
+        self.environment.send_replace(Some(environment));
     }
 
     pub(super) fn environment(&self) -> Option<Arc<Environment>> {
-        self.environment.clone()
+        self.environment.borrow().clone()
+    }
+
+    /// Returns where it is heard that a client has brought its environment.
+    pub(super) fn brought(&self) -> watch::Receiver<Option<Arc<Environment>>> {
+        self.environment.subscribe()
     }
 
     pub(super) const fn redactor(&self) -> &Redactor {
