@@ -26,7 +26,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("transport", &[]),
     ("redact", &[]),
     ("config", &["kernel::limits", "transport::local"]),
-    ("provider", &["kernel", "redact"]),
+    // Its settings are what the user wrote, for the daemon and the client alike.
+    ("provider", &["config::settings", "kernel", "redact"]),
     ("sandbox", &["kernel"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
@@ -47,7 +48,8 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
-    ("cli", &["adapter::push::client", "client", "config", "kernel"]),
+    // The set-up looks for servers of models and puts keys away before there is a daemon.
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

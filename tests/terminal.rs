@@ -11,12 +11,15 @@ mod skip;
 
 #[path = "cli/home.rs"]
 mod home;
+#[path = "support/model/mod.rs"]
+mod model;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use home::{Home, until};
+use model::{ModelServer, Reply, Speaks, call, say, think};
+use serde_json::json;
 
 #[test]
 fn a_question_is_answered_at_the_prompt() {
@@ -128,7 +131,8 @@ fn colours_are_used_and_can_be_refused() {
     terminal.type_line("push run '$ true'");
     terminal.until("done 0");
     assert!(terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
-    terminal.type_line("clear; NO_COLOR=1 push log");
+    terminal.wipe();
+    terminal.type_line("NO_COLOR=1 push log");
     terminal.until("> $ true");
     terminal.until("done 0");
     assert!(!terminal.screen(&["-e"]).contains(GREEN), "{:?}", terminal.screen(&["-e"]));
@@ -158,7 +162,8 @@ fn what_is_to_be_deleted_is_shown_and_asked_about() {
     terminal.type_line("n");
     assert!(terminal.until("done 2").contains("nothing was deleted"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 2);
-    terminal.type_line("clear; push delete @last");
+    terminal.wipe();
+    terminal.type_line("push delete @last");
     terminal.until("delete one session, ");
     terminal.type_line("y");
     assert!(terminal.until("done 0").contains("deleted one session, "));
@@ -175,7 +180,8 @@ fn a_purge_shows_sizes_and_asks() {
     terminal.type_line("no");
     assert!(terminal.until("done 2").contains("nothing was removed"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);
-    terminal.type_line("clear; push purge");
+    terminal.wipe();
+    terminal.type_line("push purge");
     terminal.until("for good? [y/n]");
     terminal.type_line("yes");
     terminal.until("done 0");
@@ -185,19 +191,11 @@ fn a_purge_shows_sizes_and_asks() {
 #[test]
 fn a_first_set_up_finds_ollama_and_keeps_other_settings() {
     let Some(terminal) = Terminal::open() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let host = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = [0; 64];
-        let _ = stream.read(&mut request).unwrap();
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\n\r\n{\"models\":[{\"name\":\"one:7b\"},{\"name\":\"two:7b\"}]}")
-            .unwrap();
-    });
+    let server = ModelServer::start();
+    server.has_models(&["one:7b", "two:7b"]);
     std::fs::create_dir_all(terminal.home.path().join(".config/push")).unwrap();
     terminal.home.write(".config/push/config.toml", "# mine\n[limits]\nmax_turns = 3\n");
-    terminal.type_line(&format!("OLLAMA_HOST={host} push config"));
+    terminal.type_line(&format!("OLLAMA_HOST={} push config", server.url()));
     let screen = terminal.until("provider [ollama]:");
     assert!(screen.contains("1  ollama       runs here, with 2 models\n"), "{screen}");
     terminal.type_line("");
@@ -215,12 +213,137 @@ fn a_set_up_that_is_left_writes_nothing() {
     terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
     terminal.until("provider:");
     terminal.type_line("anthropic");
-    let screen = terminal.until("model:");
-    assert!(screen.contains("export ANTHROPIC_API_KEY="), "{screen}");
+    let screen = terminal.until("place [file]:");
+    assert!(screen.contains("you export ANTHROPIC_API_KEY"), "{screen}");
     terminal.press("C-d");
     assert!(terminal.until("done 2").contains("nothing was written"));
     assert!(!terminal.home.path().join(".config").exists());
 }
+
+#[test]
+fn a_key_is_typed_unseen_and_a_run_uses_it() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    server.script([Reply::says("I have your key.")]);
+    terminal.type_line("OLLAMA_HOST=127.0.0.1:1 push config");
+    terminal.until("provider:");
+    terminal.type_line("openai");
+    terminal.until("own:");
+    terminal.type_line(&server.base_url(Speaks::OpenAi));
+    terminal.until("place [none]:");
+    terminal.type_line("file");
+    terminal.until("(it is not shown):");
+    terminal.type_line(KEY);
+    terminal.until("model:");
+    terminal.type_line("test-model");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("stored the key of openai in ") && screen.contains("\nwrote "), "{screen}");
+    assert!(!terminal.screen(&["-S", "-"]).contains(KEY), "{screen}");
+    let file = terminal.home.path().join(".config/push/keys.toml");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!terminal.home.read(".config/push/config.toml").contains(KEY));
+    terminal.wipe();
+    terminal.type_line("push run 'Who are you?'");
+    terminal.until("I have your key.");
+    terminal.until("done 0");
+    let asked = server.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
+    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
+    terminal.wipe();
+    terminal.type_line("push config show");
+    let screen = terminal.until(&format!("key of openai     {}\n", file.display()));
+    assert!(!screen.contains(KEY), "{screen}");
+}
+
+#[test]
+fn leaving_an_unseen_question_lets_the_terminal_show_again() {
+    let Some(terminal) = Terminal::open() else { return };
+    for (provider, key) in [("openai", "C-c"), ("anthropic", "C-d")] {
+        terminal.wipe();
+        terminal.type_line(&format!("push config key {provider}"));
+        terminal.until(&format!("the key of {provider} (it is not shown):"));
+        terminal.press(key);
+        assert!(terminal.until("done 2").contains("nothing was stored"));
+        terminal.type_line("echo visible");
+        terminal.until("echo visible\nvisible\n");
+    }
+    assert!(!terminal.home.path().join(".config").exists());
+}
+
+#[test]
+fn an_ollama_that_runs_is_mentioned_where_a_model_was_missed_and_nowhere_else() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    server.has_models(&["one:7b", "two:7b"]);
+    let run = |message: &str| format!("OLLAMA_HOST={} push run '{message}'", server.url());
+    terminal.type_line(&run("$ true"));
+    terminal.until("done 0");
+    assert_eq!(server.connections(), 0, "a playbook asks nobody");
+    terminal.type_line(&run("Please fix it."));
+    let screen = terminal.until("done 1");
+    assert!(screen.contains("push run --provider ollama --model one:7b"), "{screen}");
+    assert!(screen.contains("`push config` chooses"), "{screen}");
+}
+
+#[test]
+fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    let using = |tool: &str, args: serde_json::Value| call(tool, tool, &args.to_string());
+    server.script([
+        Reply::turn([
+            think("Let me look."),
+            say("I look first."),
+            using("sandbox_list_dir", json!({})),
+            using("sandbox_read_file", json!({"path": "note.txt"})),
+        ]),
+        Reply::turn([using("sandbox_write_file", json!({"path": "note.txt", "content": "new\u{1b}[2J\n"}))]),
+        Reply::turn([using("sandbox_exec", json!({"command": "git add note.txt"}))]),
+        Reply::turn([using("sandbox_git_commit", json!({"message": "Say new\n\nIt was old."}))]),
+        Reply::says("It says new."),
+    ]);
+    terminal.home.write("note.txt", "old\n");
+    terminal.type_line(
+        "git init -q -b main && git config user.name t && git config user.email t@example.org; clear",
+    );
+    terminal
+        .type_line(&format!("OLLAMA_HOST={} push run --provider ollama --model m 'Renew it.'", server.url()));
+    let screen = terminal.until("go ahead? [y/n]");
+    assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
+    assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
+    assert!(
+        screen.contains("1 insertions, 1 deletions\n") && screen.contains("  -old\n  +new\n"),
+        "{screen}"
+    );
+    terminal.type_line("y");
+    terminal.until("$ git add note.txt\n? Approve command");
+    terminal.type_line("y");
+    let screen = terminal.until("  It was old.\ngo ahead? [y/n]");
+    assert!(screen.contains("  1 files changed, 1 insertions, 0 deletions\n"), "{screen}");
+    assert!(screen.contains("  note.txt (+1 -0)\n  Say new\n"), "{screen}");
+    terminal.type_line("n");
+    let screen = terminal.until("done 3");
+    assert!(screen.contains("not approved: Say new"), "{screen}");
+}
+
+#[test]
+fn a_budget_is_raised_and_stopped_from_another_terminal() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    server.usually(Reply::turn([call("l", "sandbox_list_dir", "{}")]));
+    terminal.type_line(&format!(
+        "OLLAMA_HOST={} push run --yes --max-turns 1 --provider ollama --model m 'Go on.'",
+        server.url()
+    ));
+    terminal.until("the run has taken 1 of 1 turns");
+    terminal.until("which one? [raise/stop]");
+    terminal.home.ok(&["approve"]);
+    terminal.until("the run has taken 2 of 2 turns");
+    terminal.home.ok(&["deny"]);
+    assert!(terminal.until("done 1").contains("failed (budget)"));
+}
+
+/// A key that must be seen nowhere.
+const KEY: &str = "sk-unseen-0123456789abcdef";
 
 /// A shell in a terminal of its own, in a home of its own; it says `done CODE` after every command.
 struct Terminal {
@@ -268,6 +391,11 @@ impl Terminal {
         };
         self.tmux(&["send-keys", "-l", &line]);
         self.press("Enter");
+    }
+
+    /// Empties the screen at once, so that nothing on it is taken for what comes.
+    fn wipe(&self) {
+        self.tmux(&["send-keys", "-R"]);
     }
 
     fn press(&self, key: &str) {

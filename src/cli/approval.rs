@@ -20,6 +20,22 @@ pub(crate) enum Policy {
     All,
 }
 
+/// What to do with the approvals of a run, by what they are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Policies {
+    /// Those about what the run wants to do.
+    pub(crate) work: Policy,
+    /// Those about its budget, when that is used up.
+    pub(crate) budget: Policy,
+}
+
+impl Policies {
+    /// Returns what to do with an approval.
+    pub(crate) fn of(self, pending: &Pending) -> Policy {
+        if pending.kind == "budget" { self.budget } else { self.work }
+    }
+}
+
 /// An approval that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pending {
@@ -29,6 +45,8 @@ pub(crate) struct Pending {
     pub(crate) run: Option<String>,
     /// Its id.
     pub(crate) id: String,
+    /// What sort of thing it is about.
+    pub(crate) kind: String,
     /// What it is about.
     pub(crate) summary: String,
     /// More than two answers; empty for plain yes or no.
@@ -42,6 +60,7 @@ impl Pending {
             session: session.to_owned(),
             run: run.map(str::to_owned),
             id: field(payload, "approvalId"),
+            kind: field(payload, "kind"),
             summary: field(payload, "summary"),
             choices: choices(payload),
         }

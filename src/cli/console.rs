@@ -135,9 +135,14 @@ impl Console {
 
     /// Says something beside the result, if somebody looks.
     pub(crate) fn note(&mut self, text: &str) {
-        if self.notes && self.volume >= Volume::Normal {
+        if self.is_watched() {
             self.complain(text);
         }
+    }
+
+    /// Returns whether somebody would see a note.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.notes && self.volume >= Volume::Normal
     }
 
     /// Says something beside the result that hardly matters.

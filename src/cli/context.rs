@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::console::{ColorChoice, Console, Volume};
+use super::console::{ColorChoice, Console, Palette, Volume};
 use super::exit::CliError;
 use super::plain::plain_line;
 use super::view::{Echo, Thoughts, View};
@@ -42,8 +42,11 @@ impl Context {
 
     /// Returns a view for people.
     pub(crate) fn view(&self, echo: Echo) -> View {
-        let thoughts =
-            if self.console.volume == Volume::Verbose { Thoughts::Shown } else { Thoughts::Hidden };
+        // Where they cannot be told from words by their colour, they are shown on demand alone.
+        let thoughts = match (self.console.volume, self.console.palette) {
+            (Volume::Verbose, _) | (Volume::Normal, Palette::Colored) => Thoughts::Shown,
+            (Volume::Quiet, _) | (Volume::Normal, Palette::Plain) => Thoughts::Hidden,
+        };
         View::new(self.console.palette, echo, thoughts)
     }
 

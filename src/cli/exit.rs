@@ -7,6 +7,7 @@ use super::ids::NameError;
 use crate::client::{AskError, Unreachable};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
+use crate::provider::keys::KeyError;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,9 @@ pub(crate) enum CliError {
     /// The configuration has a mistake.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A key cannot be put away.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// A variable names a provider that nobody knows.
     #[error("{variable} is {name}, which is neither built in nor in the configuration")]
     UnknownProvider {
@@ -130,6 +134,7 @@ impl CliError {
             | Self::Output(_)
             | Self::File { .. }
             | Self::Config(_)
+            | Self::Key(_)
             | Self::UnknownProvider { .. }
             | Self::OutcomeGone
             | Self::NoRun { .. }

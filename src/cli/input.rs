@@ -6,7 +6,7 @@ use std::thread;
 use tokio::sync::mpsc;
 
 use super::console::Console;
-pub(crate) use super::os::Interrupts;
+pub(crate) use super::os::{Interrupts, Unseen};
 use super::os::{discard_typed, is_foreground};
 
 /// The lines of standard input.

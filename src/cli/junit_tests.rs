@@ -57,7 +57,7 @@ fn a_failed_run_is_a_failure_and_what_was_not_checked_is_skipped() {
             "user_message",
             json!({"acceptanceCriteria": [{"id": "check-1", "check": "make", "exitCode": 0}]}),
         ),
-        (2, "usage", json!({"model": "m", "inputTokens": 12, "costUsd": 0.5})),
+        (2, "usage", json!({"model": "m", "inputTokens": 12, "costMicroUsd": 500_000})),
         (
             9,
             "run_complete",

@@ -8,6 +8,7 @@ mod approvals;
 mod approve;
 mod attach;
 mod cancel;
+mod card;
 mod config;
 mod confirm;
 mod console;
@@ -23,6 +24,7 @@ mod input;
 mod junit;
 mod log;
 mod message;
+mod models;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;
@@ -36,6 +38,7 @@ mod purge;
 mod queue;
 mod rename;
 mod report;
+mod returned;
 mod run;
 mod send;
 mod sessions;

@@ -44,9 +44,9 @@ pub(super) fn invocation(payload: &Value) -> (&'static str, String) {
     if !command.is_empty() {
         return ("$ ", command);
     }
-    let path = field(args, "path");
-    if !path.is_empty() {
-        return ("", format!("{tool} {path}"));
+    let named = ["pattern", "path", "url", "message"].map(|name| field(args, name));
+    if let Some(name) = named.iter().find_map(|text| text.trim().lines().next()) {
+        return ("", format!("{tool} {name}"));
     }
     let bare = args.as_object().is_none_or(serde_json::Map::is_empty);
     ("", if bare { tool } else { format!("{tool} {args}") })

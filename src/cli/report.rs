@@ -264,7 +264,7 @@ mod tests {
             ("assistant_done", json!({"messageId": "a"})),
             ("assistant_token", json!({"text": "two\n"})),
             ("approval_required", json!({"approvalId": "a", "kind": "command", "summary": "rm"})),
-            ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costUsd": 0.25})),
+            ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costMicroUsd": 250_000})),
             ("approval_received", json!({"approvalId": "a", "decision": "deny", "by": "cli"})),
             ("approval_received", json!({"approvalId": "b", "decision": "approve", "by": "cli"})),
         ] {

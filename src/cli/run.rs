@@ -2,6 +2,7 @@
 
 mod budget;
 mod follow;
+mod offer;
 mod report_file;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use ulid::Ulid;
 use self::budget::BudgetArgs;
 use self::follow::{Follow, Output};
 use self::report_file::ReportFile;
-use super::approval::Policy;
+use super::approval::{Policies, Policy};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::input::Interrupts;
@@ -69,7 +70,7 @@ pub(crate) struct RunArgs {
     /// What to do with approvals: deny (headless), ask (otherwise) or all
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     approve: Option<Policy>,
-    /// The same as --approve all
+    /// The same as --approve all: yes to what the run wants to do, never to more than its budget
     #[arg(long, short, conflicts_with = "approve")]
     yes: bool,
     /// A command that must succeed afterwards; may be given again
@@ -119,7 +120,7 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         Begun::Interrupted(run) => (run, true),
     };
     let report = Report::new(&session, &run);
-    let mut follow = Follow::new(client, interrupts, report, args.policy(), args.output(context));
+    let mut follow = Follow::new(client, interrupts, report, args.policies(), args.output(context));
     let outcome = async {
         if interrupted && let Some(exit) = follow.interrupted(&mut context.console).await? {
             return Ok(exit);
@@ -131,6 +132,9 @@ pub(crate) async fn run(args: RunArgs, context: &mut Context) -> Result<Exit, Cl
         Err(error) if error.is_quiet() => Ok(Exit::BROKEN_PIPE),
         outcome => outcome,
     };
+    if args.session.is_none() && said(args.provider.as_deref(), "PUSH_PROVIDER").is_none() {
+        offer::offer(follow.report(), &context.paths()?, &mut context.console).await;
+    }
     match &args.report {
         Some(file) => file.write(follow.report(), outcome, &mut context.console),
         None => outcome,
@@ -174,13 +178,19 @@ async fn uninterrupted(
 }
 
 impl RunArgs {
-    const fn policy(&self) -> Policy {
-        match (self.approve, self.yes, self.headless) {
+    /// A yes to everything that a run wants to do is none to spending more than was set.
+    const fn policies(&self) -> Policies {
+        let work = match (self.approve, self.yes, self.headless) {
             (Some(policy), _, _) => policy,
             (None, true, _) => Policy::All,
             (None, false, true) => Policy::Deny,
             (None, false, false) => Policy::Ask,
-        }
+        };
+        let budget = match (work, self.headless) {
+            (Policy::Deny, _) | (Policy::All, true) => Policy::Deny,
+            (Policy::Ask, _) | (Policy::All, false) => Policy::Ask,
+        };
+        Policies { work, budget }
     }
 
     fn output(&self, context: &Context) -> Output {
@@ -355,14 +365,15 @@ mod tests {
 
     #[test]
     fn approvals_are_denied_headless_and_asked_about_otherwise() {
-        for (flags, policy) in [
-            (&["x"][..], Policy::Ask),
-            (&["x", "--headless"], Policy::Deny),
-            (&["x", "--headless", "--yes"], Policy::All),
-            (&["x", "--headless", "--approve", "ask"], Policy::Ask),
-            (&["x", "--approve", "deny"], Policy::Deny),
+        for (flags, work, budget) in [
+            (&["x"][..], Policy::Ask, Policy::Ask),
+            (&["x", "--headless"], Policy::Deny, Policy::Deny),
+            (&["x", "--yes"], Policy::All, Policy::Ask),
+            (&["x", "--headless", "--yes"], Policy::All, Policy::Deny),
+            (&["x", "--headless", "--approve", "ask"], Policy::Ask, Policy::Ask),
+            (&["x", "--approve", "deny"], Policy::Deny, Policy::Deny),
         ] {
-            assert_eq!(args(flags).policy(), policy, "{flags:?}");
+            assert_eq!(args(flags).policies(), Policies { work, budget }, "{flags:?}");
         }
     }
 

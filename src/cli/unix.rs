@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nix::sys::termios::{FlushArg, tcflush};
+use nix::sys::termios::{FlushArg, LocalFlags, SetArg, Termios, tcflush, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -37,4 +37,28 @@ pub(crate) fn discard_typed() {
 /// Returns whether the terminal is ours to read from: a job in the background that tries is stopped.
 pub(crate) fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+/// A terminal that does not show what is typed, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unseen(Termios);
+
+impl Unseen {
+    /// Hides what is typed from here on; what was typed before is dropped.
+    pub(crate) fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut hiding = before.clone();
+        hiding.local_flags.remove(LocalFlags::ECHO);
+        // The line itself ends where everybody can see it.
+        hiding.local_flags.insert(LocalFlags::ICANON | LocalFlags::ECHONL);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &hiding)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        // A terminal that is gone has nothing to be put back.
+        let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.0);
+    }
 }

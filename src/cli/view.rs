@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::card::{card, indented, painted, shortened};
 use super::console::{Palette, Style};
 use super::ids;
-use super::phrase::{asked, choices, ending, field, invocation, lost, recovered, refused_by};
+use super::phrase::{choices, ending, field, invocation, lost, recovered, refused_by};
 use super::plain::{Plain, plain, plain_line};
 use super::report::Denial;
+use super::returned::readable;
 use crate::client::Event;
 
 /// Whose messages are shown.
@@ -44,6 +46,11 @@ pub(crate) struct View {
     calls: BTreeMap<String, Call>,
     /// What was called last: a question about it follows at once.
     called: String,
+    /// Whose heading stands last.
+    heading: String,
+    /// The first line of what the assistant said last: a summary often says the same.
+    said: String,
+    saying: bool,
     /// The last error of the run: its summary often says the same.
     error: String,
     /// Whether the checks of the run were seen one by one.
@@ -61,12 +68,17 @@ enum Voice {
 /// A tool that is being used.
 #[derive(Debug, Default)]
 struct Call {
+    title: String,
     streams: BTreeMap<String, Plain>,
     printed: bool,
 }
 
 /// How much of a result that was not streamed is shown.
 const RESULT_LINES: usize = 40;
+/// How much of what was said is compared with the summary.
+const LINE_BYTES: usize = 4096;
+/// The daemon's own question where a budget is used up; it is nothing that the model does.
+const RAISE_BUDGET: &str = "raise_budget";
 
 impl View {
     /// Begins at the beginning of a line.
@@ -79,6 +91,9 @@ impl View {
             speech: Plain::default(),
             calls: BTreeMap::new(),
             called: String::new(),
+            heading: String::new(),
+            said: String::new(),
+            saying: false,
             error: String::new(),
             checked: false,
         }
@@ -87,12 +102,18 @@ impl View {
     /// Returns the text of one event.
     pub(crate) fn event(&mut self, event: &Event) -> String {
         match event.kind.as_str() {
-            "assistant_token" => self.speak(event.text("text"), Voice::Assistant),
+            "assistant_token" => {
+                self.remember(event.text("text"));
+                self.speak(event.text("text"), Voice::Assistant)
+            }
             "thinking_token" => match self.thoughts {
                 Thoughts::Shown => self.speak(event.text("text"), Voice::Thought),
                 Thoughts::Hidden => String::new(),
             },
-            "assistant_done" => self.end_line(),
+            "assistant_done" => {
+                self.saying = false;
+                self.end_line()
+            }
             "user_message" => self.message(event),
             "message_queued" => {
                 self.line(Style::Faint, &format!("queued: {}", plain_line(event.text("text"))))
@@ -138,10 +159,7 @@ impl View {
         let id = plain_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        let asked = asked(payload);
-        if asked != std::mem::take(&mut self.called) {
-            text += &indented(&plain(&asked));
-        }
+        text += &card(payload, &std::mem::take(&mut self.called), self.palette);
         let choices = choices(payload);
         if !choices.is_empty() {
             text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
@@ -171,6 +189,16 @@ impl View {
         text
     }
 
+    /// Keeps the first line of what is being said.
+    fn remember(&mut self, piece: &str) {
+        if !std::mem::replace(&mut self.saying, true) {
+            self.said.clear();
+        }
+        if self.said.len() < LINE_BYTES && !self.said.trim_start().contains('\n') {
+            self.said.push_str(piece);
+        }
+    }
+
     /// Ends the line of whoever spoke before, if it was somebody else.
     fn change_voice(&mut self, voice: &Voice) -> String {
         match &self.open_line {
@@ -197,7 +225,14 @@ impl View {
     }
 
     fn call(&mut self, event: &Event) -> String {
-        self.calls.insert(event.text("callId").to_owned(), Call::default());
+        let (prompt, words) = invocation(&event.payload);
+        let title = format!("{prompt}{}", plain_line(&words));
+        event.text("callId").clone_into(&mut self.heading);
+        self.calls.insert(self.heading.clone(), Call { title, ..Call::default() });
+        if event.text("toolName") == RAISE_BUDGET {
+            // The question says it all.
+            return self.end_line();
+        }
         let check = if event.text("source") == "acceptance" {
             self.checked = true;
             let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
@@ -206,7 +241,6 @@ impl View {
             String::new()
         };
         let mut text = self.end_line();
-        let (prompt, words) = invocation(&event.payload);
         self.called.clone_from(&words);
         for (index, line) in plain(&words).lines().enumerate() {
             let mark = if index == 0 { format!("{check}{prompt}") } else { "  ".to_owned() };
@@ -239,15 +273,36 @@ impl View {
 
     fn result(&mut self, event: &Event) -> String {
         let mut text = self.end_line();
-        let streamed = self.calls.remove(event.text("callId")).is_some_and(|call| call.printed);
-        if !streamed {
-            text += &shortened(&plain(event.text("text")));
+        if event.text("toolName") == RAISE_BUDGET {
+            return text;
+        }
+        let call = self.calls.remove(event.text("callId")).unwrap_or_default();
+        if self.heading != event.text("callId") && !call.title.is_empty() {
+            // Several were used at once, so it has to be said whose this is.
+            text += &format!("{}\n", self.palette.paint(Style::Strong, &call.title));
+            event.text("callId").clone_into(&mut self.heading);
+        }
+        if !call.printed {
+            text += &self.returned(event);
         }
         let (style, words) = ending(event);
         text += "  ";
         text += &self.palette.paint(style, &words);
         text.push('\n');
         text
+    }
+
+    fn returned(&self, event: &Event) -> String {
+        let text = event.text("text");
+        let fault = event.payload.get("structuredError").map(|fault| field(fault, "message"));
+        if fault.is_some_and(|fault| fault.trim() == text.trim()) {
+            return String::new();
+        }
+        match event.text("toolName") {
+            "sandbox_git_diff" => painted(text, RESULT_LINES, self.palette),
+            "sandbox_read_file" | "sandbox_exec" => shortened(&plain(text), RESULT_LINES),
+            _ => shortened(&plain(&readable(text)), RESULT_LINES),
+        }
     }
 
     fn verdict(&mut self, event: &Event, settled: &str) -> String {
@@ -303,7 +358,8 @@ impl View {
             if !reason.is_empty() {
                 text += &format!(" ({reason})");
             }
-            if !summary.is_empty() && summary != plain_line(&error) {
+            let said = plain_line(self.said.trim().lines().next().unwrap_or_default());
+            if !summary.is_empty() && summary != plain_line(&error) && summary != said {
                 text += &format!(": {summary}");
             }
         }
@@ -338,19 +394,6 @@ impl View {
 
 fn after(shown: &str, voice: Voice) -> Option<Voice> {
     if shown.ends_with('\n') { None } else { Some(voice) }
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
-}
-
-fn shortened(text: &str) -> String {
-    let count = text.lines().count();
-    let mut shown: String = text.lines().take(RESULT_LINES).map(|line| format!("  {line}\n")).collect();
-    if count > RESULT_LINES {
-        shown += &format!("  … {} more lines\n", count - RESULT_LINES);
-    }
-    shown
 }
 
 #[cfg(test)]

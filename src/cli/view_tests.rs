@@ -115,7 +115,8 @@ fn foreign_text_cannot_act_wherever_it_stands() {
         "session_ended",
         "status",
     ];
-    let mut payload = json!({"args": {"command": evil}, "details": {"command": evil}, "stopping": {},
+    let mut payload = json!({"args": {"command": evil}, "details": {"command": evil, "diff": evil, "message": evil,
+        "files": [evil], "cwd": evil, "risk": evil}, "stopping": {},
         "structuredError": {"message": evil}, "isError": true,
         "acceptance": {"results": [{"id": evil, "passed": false, "exitCode": 1}]},
         "pendingApproval": {"title": evil, "summary": evil, "approvalId": evil}});
@@ -146,7 +147,10 @@ fn foreign_text_cannot_act_wherever_it_stands() {
     ] {
         payload[name] = json!(evil);
     }
-    for kind in kinds {
+    for (kind, about) in
+        kinds.into_iter().flat_map(|kind| ["exec", "write", "commit"].map(|about| (kind, about)))
+    {
+        payload["kind"] = json!(about);
         let shown = show(&[(kind, payload.clone())]);
         let harmless = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
         assert!(shown.chars().all(harmless), "{kind}: {shown:?}");
@@ -199,6 +203,53 @@ fn nothing_is_said_twice() {
         "check 2: $ make\n  exit 1, 0ms\nfailed: no\n"
     );
     assert_eq!(show(&[("run_complete", over)]), "check check-2: failed (exit 1)\nfailed: no\n");
+}
+
+#[test]
+fn results_of_tools_that_were_used_at_once_are_told_apart() {
+    let looks = |id: &str, path: &str| json!({"source": "sandbox", "toolName": "sandbox_read_file", "args": {"path": path}, "callId": id});
+    let read = |id: &str, text: &str| json!({"toolName": "sandbox_read_file", "callId": id, "status": "done", "durationMs": 1, "text": text});
+    let shown = show(&[
+        ("tool_call", looks("a", "one")),
+        ("tool_call", looks("b", "two")),
+        ("tool_result", read("b", "2")),
+        ("tool_result", read("a", "1")),
+    ]);
+    assert_eq!(shown, "read one\nread two\n  2\n  done, 1ms\nread one\n  1\n  done, 1ms\n");
+}
+
+#[test]
+fn a_failure_and_a_last_word_are_said_once() {
+    let failed = json!({"toolName": "sandbox_edit_file", "callId": "c", "status": "failed", "durationMs": 0,
+        "isError": true, "text": "no such text", "structuredError": {"message": "no such text"}});
+    assert_eq!(show(&[("tool_result", failed)]), "  failed, 0ms: no such text\n");
+    let over = json!({"outcome": "success", "summary": "All done."});
+    let shown = show(&[
+        ("assistant_token", json!({"text": "Before.\n"})),
+        ("assistant_done", json!({})),
+        ("assistant_token", json!({"text": "All do"})),
+        ("assistant_token", json!({"text": "ne. \nReally."})),
+        ("assistant_done", json!({})),
+        ("run_complete", over),
+    ]);
+    assert_eq!(shown, "Before.\nAll done. \nReally.\nsuccess\n");
+}
+
+#[test]
+fn a_budget_is_a_question_and_nothing_that_the_model_does() {
+    let shown = show(&[
+        ("tool_call", json!({"toolName": "raise_budget", "args": {"of": "turns"}, "callId": "c"})),
+        (
+            "approval_required",
+            json!({"approvalId": "appr_1", "kind": "budget", "title": "The budget of the run is used up",
+                "summary": "the run has taken 2 of 2 turns", "details": {"choices": ["raise", "stop"]}}),
+        ),
+        ("tool_result", json!({"toolName": "raise_budget", "callId": "c", "status": "done", "text": "x"})),
+    ]);
+    assert_eq!(
+        shown,
+        "? The budget of the run is used up (appr_1)\n  the run has taken 2 of 2 turns\n  choices: raise, stop\n"
+    );
 }
 
 #[test]

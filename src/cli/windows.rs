@@ -3,6 +3,9 @@
 use std::io;
 
 use tokio::signal::windows::{CtrlBreak, CtrlC, ctrl_break, ctrl_c};
+use windows_sys::Win32::System::Console::{
+    ENABLE_ECHO_INPUT, GetConsoleMode, GetStdHandle, STD_INPUT_HANDLE, SetConsoleMode,
+};
 
 /// The wish to stop: Ctrl-C or Ctrl-Break.
 #[derive(Debug)]
@@ -32,4 +35,39 @@ pub(crate) const fn discard_typed() {}
 /// Returns whether the terminal is ours to read from, as it always is.
 pub(crate) const fn is_foreground() -> bool {
     true
+}
+
+/// A console that does not show what is typed, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unseen(u32);
+
+impl Unseen {
+    /// Hides what is typed from here on.
+    pub(crate) fn begin() -> io::Result<Self> {
+        let before = mode()?;
+        set_mode(before & !ENABLE_ECHO_INPUT)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        // A console that is gone has nothing to be put back.
+        let _ = set_mode(self.0);
+    }
+}
+
+#[expect(unsafe_code, reason = "the console's mode is asked for by a system call")]
+fn mode() -> io::Result<u32> {
+    let mut mode = 0;
+    // SAFETY: the handle is the process's own, and the call writes one number.
+    let done = unsafe { GetConsoleMode(GetStdHandle(STD_INPUT_HANDLE), &raw mut mode) };
+    if done == 0 { Err(io::Error::last_os_error()) } else { Ok(mode) }
+}
+
+#[expect(unsafe_code, reason = "the console's mode is set by a system call")]
+fn set_mode(mode: u32) -> io::Result<()> {
+    // SAFETY: the handle is the process's own, and the call takes plain values.
+    let done = unsafe { SetConsoleMode(GetStdHandle(STD_INPUT_HANDLE), mode) };
+    if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -92,6 +92,11 @@ impl Paths {
         }
     }
 
+    /// Returns the folder in which keys of providers are kept: that of the configuration.
+    pub fn keys(&self) -> &Path {
+        self.config.parent().unwrap_or(&self.home)
+    }
+
     /// Works out the paths from the variables that `variable` looks up; an empty one counts as absent.
     ///
     /// With `PUSHD_SOCKET`, lock and pid file stand beside that socket under its own name (`x.sock` has `x.lock` and

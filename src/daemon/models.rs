@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::file::ConfigError;
 use crate::config::paths::Paths;
 use crate::config::project;
-use crate::config::settings::{ProviderKind, ProviderSettings, Settings, Switch};
+use crate::config::settings::{ProviderSettings, Settings, Switch};
 use crate::config::watched::Watched;
-use crate::provider::dialect::Dialect;
-use crate::provider::keys::Keyring;
+use crate::provider::keys::{Keyring, Keys};
 use crate::provider::limits::Limits;
-use crate::provider::registry::{self, CircuitReport, Models};
+use crate::provider::registry::{CircuitReport, Models};
 use crate::sandbox::tools::Network;
 
 /// The models, and what is configured about them.
@@ -24,7 +23,7 @@ pub struct House {
     watched: Watched,
     /// Where a project's file is not looked for.
     home: PathBuf,
-    keys: PathBuf,
+    keys: Keys,
     limits: Limits,
     current: Mutex<Option<(BTreeMap<String, ProviderSettings>, Arc<Models>)>>,
 }
@@ -33,7 +32,7 @@ impl House {
     /// Knows where the configuration and the keys are; nothing is read yet.
     pub fn new(paths: &Paths, limits: Limits) -> Self {
         let home = paths.home.parent().map_or_else(|| paths.home.clone(), Path::to_path_buf);
-        let keys = paths.config.parent().map_or_else(|| paths.home.clone(), Path::to_path_buf);
+        let keys = Keys::new(paths.keys().to_owned(), Keyring::default());
         Self { watched: Watched::new(paths.config.clone()), home, keys, limits, current: Mutex::new(None) }
     }
 
@@ -63,10 +62,7 @@ impl House {
         if let Some((_, models)) = current.as_ref().filter(|(known, _)| *known == settings.providers) {
             return Arc::clone(models);
         }
-        let providers =
-            settings.providers.iter().map(|(name, provider)| (name.clone(), translated(provider)));
-        let models =
-            Arc::new(Models::new(providers.collect(), self.keys.clone(), Keyring::default(), self.limits));
+        let models = Arc::new(Models::configured(&settings.providers, self.keys.clone(), self.limits));
         *current = Some((settings.providers.clone(), Arc::clone(&models)));
         models
     }
@@ -75,19 +71,5 @@ impl House {
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().map_or_else(Vec::new, |(_, models)| models.circuits())
-    }
-}
-
-fn translated(provider: &ProviderSettings) -> registry::Settings {
-    registry::Settings {
-        dialect: match provider.kind {
-            ProviderKind::Ollama => Dialect::Ollama,
-            ProviderKind::OpenAi => Dialect::OpenAi,
-            ProviderKind::Anthropic => Dialect::Anthropic,
-        },
-        base_url: provider.base_url.clone(),
-        headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        model: provider.model.clone(),
-        context_tokens: provider.context_window,
     }
 }

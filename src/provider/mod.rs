@@ -11,6 +11,7 @@ mod anthropic;
 pub mod breaker;
 mod circuit;
 mod complaint;
+mod configured;
 pub mod dialect;
 pub mod error;
 mod http;

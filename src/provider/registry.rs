@@ -14,7 +14,7 @@ use super::circuit::Circuit;
 use super::dialect::Dialect;
 use super::error::{Kind, ModelError};
 use super::http::{Pool, read_body};
-use super::keys::{AskKeyring, Found, Keyring, Keys};
+use super::keys::{AskKeyring, Found, Keyring, Keys, Source};
 use super::limits::Limits;
 use super::model::Request;
 use super::place::Place;
@@ -100,12 +100,17 @@ impl Models {
         keyring: Keyring,
         limits: Limits,
     ) -> Self {
+        Self::with_keys(settings, Keys::new(folder, keyring), limits)
+    }
+
+    /// Knows the three usual providers and those that are set, with keys from these places.
+    pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
         let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
         let mut all = BTreeMap::from(usual);
         all.extend(settings);
         Self {
             settings: all,
-            keys: Keys::new(folder, keyring),
+            keys,
             limits,
             pool: Arc::new(Pool::new(limits.connect)),
             circuits: Mutex::new(BTreeMap::new()),
@@ -155,6 +160,16 @@ impl Models {
         Some(RunningOllama { base_url: target.place.base, version, models })
     }
 
+    /// Returns where a provider's key comes from with this environment; none where it has none.
+    pub async fn key_source(
+        &self,
+        provider: &str,
+        environment: &Environment,
+    ) -> Result<Option<Source>, ModelError> {
+        let place = place(provider, self.settings(provider)?, environment)?;
+        Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
+    }
+
     /// Returns the names of all providers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.settings.keys().map(String::as_str)
@@ -190,7 +205,7 @@ impl Models {
         environment: &Environment,
     ) -> Result<Target, ModelError> {
         let place = place(provider, settings, environment)?;
-        let advice = self.advice(provider);
+        let advice = advice(provider);
         let key = self.key(provider, &place, environment).await?;
         if key.is_none() && place.wants_key() {
             let message = format!("{provider} has no key: {advice}");
@@ -223,15 +238,6 @@ impl Models {
             let message = format!("the key of {provider} cannot be looked up: {error}");
             ModelError::new(Kind::NotConfigured, message)
         })
-    }
-
-    /// Says how a provider's key is set.
-    fn advice(&self, provider: &str) -> String {
-        format!(
-            "set {} in your shell, or write `{provider} = \"…\"` into {} (mode 600)",
-            key_variable(provider),
-            self.keys.path().display()
-        )
     }
 
     fn circuit(&self, provider: &str, place: &Place) -> Arc<Circuit> {
@@ -276,6 +282,11 @@ impl Ready {
     pub fn base_url(&self) -> &str {
         &self.target.place.base
     }
+}
+
+/// Says how a provider's key is set.
+fn advice(provider: &str) -> String {
+    format!("set {} in your shell, or store it with `push config key {provider}`", key_variable(provider))
 }
 
 /// Returns the variable that holds a provider's key.

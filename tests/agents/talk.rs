@@ -88,6 +88,42 @@ fn a_key_that_only_the_shell_of_the_client_has_is_used_and_never_kept() {
 }
 
 #[test]
+fn who_approves_from_another_shell_does_not_change_what_the_run_has() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("Look.", "sandbox_exec", json!({"command": "echo from $SHELL_NAME"})),
+        Reply::says("Done."),
+        Reply::says("Again."),
+    ]);
+    let (mut client, session) = bench.session();
+    let mut environment = bench.environment();
+    environment["SHELL_NAME"] = json!("one");
+    let message = json!({"sessionId": session, "text": "go", "environment": environment});
+    client.get("send_user_message", message);
+    let asked = client.event_of("approval_required");
+    let mut other = bench.daemon.connect();
+    environment["SHELL_NAME"] = json!("two");
+    environment["OPENAI_API_KEY"] = json!("another-key");
+    other.get(
+        "submit_approval",
+        json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"], "decision": "approve",
+            "environment": environment}),
+    );
+    let result = client.event_of("tool_result");
+    assert_eq!(result["payload"]["text"], "from one\n", "{result}");
+    client.event_of("run_complete");
+    client.run(&session, "and now?");
+    let keys: Vec<_> =
+        bench.server.seen().iter().filter_map(|seen| seen.headers.get("authorization").cloned()).collect();
+    let own = format!("Bearer {KEY}");
+    assert_eq!(
+        keys,
+        [own.as_str(), own.as_str(), "Bearer another-key"],
+        "the next run has what was brought last"
+    );
+}
+
+#[test]
 fn a_project_says_what_agents_should_know() {
     let bench = Bench::new();
     fs::write(bench.cwd().join("AGENTS.md"), "Always use tabs.").expect("a file");

@@ -1,6 +1,7 @@
 //! `push config`: where it is, what holds, and what is wrong with it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -127,6 +128,84 @@ fn without_a_terminal_a_set_up_says_what_to_do() {
     let said = home.push(&["config"]);
     assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{said:?}");
     assert!(said.err.contains("config.toml") && said.err.contains("PUSH_PROVIDER"), "{said:?}");
+}
+
+#[test]
+fn a_key_comes_through_a_pipe_and_its_place_is_shown() {
+    let home = Home::new();
+    let said = home.push_with_input(&["config", "key", "openai"], "sk-planted-0123456789\n");
+    let file = home.path().join(".config/push/keys.toml");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.out, format!("stored the key of openai in {}\n", file.display()));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let shown = home.json(&["config", "show", "--json"]);
+    let place = json!({"provider": "openai", "from": "file", "file": file.display().to_string()});
+    assert_eq!(key(&shown, "openai"), place);
+    assert_eq!(key(&shown, "anthropic"), json!({"provider": "anthropic", "from": "none"}));
+    let variables = [("OPENAI_API_KEY", "sk-planted-other"), ("ANTHROPIC_API_KEY", "sk-planted-third")];
+    let said = with(&home, &["config", "show", "--json"], &variables);
+    assert_eq!(key(&said.json(), "openai")["variable"], "OPENAI_API_KEY");
+    assert_eq!(key(&said.json(), "anthropic")["from"], "variable");
+    assert!(!said.out.contains("planted"), "{said:?}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let shown = key(&home.json(&["config", "show", "--json"]), "openai");
+    assert!(shown["problem"].as_str().unwrap().contains("chmod 600"), "{shown}");
+}
+
+#[test]
+fn a_key_goes_into_the_keyring_of_the_system() {
+    let home = Home::new();
+    let tools = home.path().join("tools");
+    // Another process writes it, so that no fork of ours holds it open when it is started.
+    let program =
+        "#!/bin/sh\ncase $1 in store) cat > $HOME/ring-$7;; lookup) cat $HOME/ring-$5 2>/dev/null;; esac";
+    let write = "mkdir tools && printf '%s\\n' \"$0\" > tools/secret-tool && chmod 700 tools/secret-tool";
+    let written = Running::start(home.program("/bin/sh", &["-c", write, program])).said();
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap_or_default());
+    let said =
+        home.push_with(&["config", "key", "anthropic", "--keyring"], &[("PATH", &path)], "planted-key");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(0), "stored the key of anthropic in the keyring\n"),
+        "{said:?}"
+    );
+    assert_eq!(home.read("ring-anthropic"), "planted-key");
+    let said = with(&home, &["config", "show", "--json"], &[("PATH", &path)]);
+    assert_eq!(key(&said.json(), "anthropic"), json!({"provider": "anthropic", "from": "keyring"}));
+    assert!(!said.out.contains("planted"), "{said:?}");
+    assert!(!home.path().join(".config/push/keys.toml").exists());
+    let said =
+        home.push_with(&["config", "key", "anthropic", "--keyring"], &[("PATH", "/nowhere")], "planted-key");
+    assert!(
+        said.code == Some(1) && said.err.contains("secret-tool") && !said.err.contains("planted"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_is_no_key_and_whose_is_nobody_s_is_refused() {
+    let home = Home::new();
+    for (words, input, code) in [
+        (&["config", "key", "openai"][..], " \n", 64),
+        (&["config", "key", "openai"], "two planted words", 1),
+        (&["config", "key", "opnai"], "planted", 64),
+    ] {
+        let said = home.push_with_input(words, input);
+        assert_eq!((said.code, said.out.as_str()), (Some(code), ""), "{said:?}");
+        assert!(!said.err.contains("planted"), "{said:?}");
+    }
+    assert!(!home.path().join(".config").exists());
+    let said = home.push_with(&["config", "key", "openai"], &[("OPENAI_API_KEY", "x")], "planted");
+    assert!(said.code == Some(0) && said.err.contains("OPENAI_API_KEY is set here"), "{said:?}");
+}
+
+fn key(shown: &Value, provider: &str) -> Value {
+    let keys = shown["keys"].as_array().unwrap();
+    keys.iter()
+        .find(|key| key["provider"] == provider)
+        .unwrap_or_else(|| panic!("no {provider} in {shown}"))
+        .clone()
 }
 
 fn configured(text: &str) -> Home {

@@ -102,8 +102,13 @@ impl Home {
 
     /// Runs `push` with something on its standard input.
     pub(crate) fn push_with_input(&self, words: &[&str], input: &str) -> Said {
+        self.push_with(words, &[], input)
+    }
+
+    /// The same with variables of its own.
+    pub(crate) fn push_with(&self, words: &[&str], variables: &[(&str, &str)], input: &str) -> Said {
         let mut command = self.command(words);
-        command.stdin(Stdio::piped());
+        command.stdin(Stdio::piped()).envs(variables.iter().copied());
         let mut running = Running::start(command);
         running.feed(input);
         running.said()

@@ -73,11 +73,9 @@ pub(crate) async fn a_missing_key_is_told_with_what_to_set(dialect: Dialect) {
             let error = ready.unwrap_err();
             assert_eq!((error.kind, error.retryable), (Kind::NotConfigured, false));
             let name = dialect.name();
-            let file = folder.path().join("keys.toml");
             let expected = format!(
-                "{name} has no key: set {} in your shell, or write `{name} = \"…\"` into {} (mode 600)",
-                key_variable(name),
-                file.display()
+                "{name} has no key: set {} in your shell, or store it with `push config key {name}`",
+                key_variable(name)
             );
             assert_eq!(error.message, expected);
         }

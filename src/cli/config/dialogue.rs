@@ -4,6 +4,8 @@
 
 use crate::config::file::edit::Change;
 use crate::config::settings::{NO_MODEL, ProviderKind, Settings};
+use crate::provider::keys::Key;
+use crate::provider::registry::key_variable;
 
 /// Somebody who can be asked.
 pub(super) trait Talk {
@@ -11,6 +13,10 @@ pub(super) trait Talk {
     fn say(&mut self, line: &str);
     /// Asks, and returns what was typed; none when nobody is there any more.
     async fn ask(&mut self, question: &str) -> Option<String>;
+    /// Asks for what nobody may see, not even while it is typed.
+    async fn ask_unseen(&mut self, question: &str) -> Option<String>;
+    /// Returns where a provider's key comes from already, in words.
+    async fn key_source(&mut self, provider: &str) -> Option<String>;
 }
 
 /// What is known before anybody is asked.
@@ -18,24 +24,44 @@ pub(super) trait Talk {
 pub(super) struct Known {
     /// The models of an ollama that runs; none where none does.
     pub(super) ollama: Option<Vec<String>>,
-    /// The providers whose key is in the environment.
-    pub(super) keys: Vec<String>,
+    /// The file of keys.
+    pub(super) key_file: String,
     /// What is configured already.
     pub(super) settings: Settings,
 }
 
+/// What was chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// What is to be written into the configuration.
+    pub(super) change: Change,
+    /// The key that is to be put away, and where.
+    pub(super) key: Option<(KeyPlace, Key)>,
+}
+
+/// Where a key is put away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyPlace {
+    /// The file that only its owner can read.
+    File,
+    /// The system's keyring.
+    Keyring,
+}
+
 /// Asks for provider, place, key and model.
-pub(super) async fn hold(talk: &mut impl Talk, known: &Known) -> Option<Change> {
+pub(super) async fn hold(talk: &mut impl Talk, known: &Known) -> Option<Chosen> {
     let provider = provider(talk, known).await?;
     if provider == NO_MODEL {
-        return Some(Change { provider, model: None, base_url: None });
+        return Some(Chosen { change: Change { provider, model: None, base_url: None }, key: None });
     }
     let base_url = if provider == ProviderKind::OpenAi.word() { place(talk).await? } else { None };
-    if provider != ProviderKind::Ollama.word() {
-        key(talk, known, &provider);
-    }
+    let key = if provider == ProviderKind::Ollama.word() {
+        None
+    } else {
+        key(talk, known, &provider, base_url.as_deref()).await?
+    };
     let model = model(talk, known, &provider).await?;
-    Some(Change { provider, model: Some(model), base_url })
+    Some(Chosen { change: Change { provider, model: Some(model), base_url }, key })
 }
 
 async fn provider(talk: &mut impl Talk, known: &Known) -> Option<String> {
@@ -77,13 +103,40 @@ async fn place(talk: &mut impl Talk) -> Option<Option<String>> {
     }
 }
 
-/// Says where the key comes from; it is not asked for, as nothing that is typed here is hidden.
-fn key(talk: &mut impl Talk, known: &Known, provider: &str) {
+/// Asks where the key is to be kept, unless there is one, and for the key.
+async fn key(
+    talk: &mut impl Talk,
+    known: &Known,
+    provider: &str,
+    base_url: Option<&str>,
+) -> Option<Option<(KeyPlace, Key)>> {
     let variable = key_variable(provider);
-    if known.keys.iter().any(|name| name == provider) {
-        talk.say(&format!("Its key is taken from {variable}, which is set here."));
-    } else {
-        talk.say(&format!("Its key is taken from the environment: export {variable}=… before you run push."));
+    if let Some(source) = talk.key_source(provider).await {
+        talk.say(&format!("Its key is taken from {source}; `push config key {provider}` stores another."));
+        return Some(None);
+    }
+    let names = ["file", "keyring", "none"].map(str::to_owned);
+    talk.say("Where is its key to be kept?");
+    talk.say(&format!("  1  file         {}, readable by you alone", known.key_file));
+    talk.say("  2  keyring      the keyring of this system");
+    talk.say(&format!("  3  none         nowhere: you export {variable}, or the server wants none"));
+    // Most servers that people run themselves want none.
+    let usual = if base_url.is_some() { "none" } else { "file" };
+    let place = match one_of(talk, "place", &names, Some(usual), Others::Refused).await?.as_str() {
+        "file" => KeyPlace::File,
+        "keyring" => KeyPlace::Keyring,
+        _ => {
+            talk.say(&format!("If it wants a key: export {variable}=… before you run push."));
+            return Some(None);
+        }
+    };
+    loop {
+        let typed = talk.ask_unseen("its key (it is not shown):").await?;
+        match Key::new(&typed) {
+            Some(key) if key.is_plain() => return Some(Some((place, key))),
+            Some(_) => talk.say("A key has no blanks, no quotes and no accents."),
+            None => talk.say("Nothing was typed; Ctrl-D leaves."),
+        }
     }
 }
 
@@ -139,13 +192,6 @@ async fn one_of(
     }
 }
 
-/// Returns the variable that holds a provider's key.
-pub(super) fn key_variable(provider: &str) -> String {
-    let letter =
-        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
-    format!("{}_API_KEY", provider.chars().map(letter).collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +201,7 @@ mod tests {
         let known = Known { ollama: Some(vec!["a".into(), "b".into()]), ..Known::default() };
         let (change, said) = talk(&known, &["", "2"]).await;
         assert_eq!(change, chosen("ollama", Some("b"), None));
+        assert!(!said.contains("its key"), "{said}");
         assert!(said.contains("runs here, with 2 models") && said.contains("provider [ollama]:"), "{said}");
         let (change, _) = talk(&known, &["ollama", ""]).await;
         assert_eq!(change, chosen("ollama", Some("a"), None));
@@ -164,13 +211,31 @@ mod tests {
 
     #[tokio::test]
     async fn another_server_has_a_place_a_key_and_a_model() {
-        let (change, said) = talk(&Known::default(), &["2", "host/v1", "http://host/v1", "", "m"]).await;
+        let answers = ["2", "host/v1", "http://host/v1", "", "m"];
+        let (change, said) = talk(&Known::default(), &answers).await;
         assert_eq!(change, chosen("openai", Some("m"), Some("http://host/v1")));
         assert!(said.contains("begins with http://") && said.contains("export OPENAI_API_KEY=…"), "{said}");
-        let known = Known { keys: vec!["anthropic".into()], ..Known::default() };
-        let (change, said) = talk(&known, &["anthropic", "m"]).await;
-        assert_eq!(change, chosen("anthropic", Some("m"), None));
-        assert!(said.contains("ANTHROPIC_API_KEY, which is set here"), "{said}");
+        assert!(said.contains("place [none]:"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_key_is_asked_for_unseen_until_it_is_one() {
+        for (typed, place) in [("", KeyPlace::File), ("1", KeyPlace::File), ("keyring", KeyPlace::Keyring)] {
+            let answers = ["anthropic", typed, "", "two words", " secret ", "m"];
+            let mut prepared = Prepared::new(&answers);
+            let chosen = hold(&mut prepared, &Known::default()).await.unwrap();
+            assert_eq!(chosen.key, Some((place, Key::new("secret").unwrap())));
+            assert_eq!(prepared.unseen, ["", "two words", " secret "], "{}", prepared.said);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_there_is_not_asked_for() {
+        let mut prepared = Prepared::new(&["anthropic", "m"]);
+        prepared.source = Some("ANTHROPIC_API_KEY".into());
+        let taken = hold(&mut prepared, &Known::default()).await;
+        assert_eq!(taken, chosen("anthropic", Some("m"), None));
+        assert!(prepared.said.contains("taken from ANTHROPIC_API_KEY;"), "{}", prepared.said);
     }
 
     #[tokio::test]
@@ -178,7 +243,7 @@ mod tests {
         let mut known = Known::default();
         known.settings.provider = Some("openai".into());
         known.settings.model = Some("gpt".into());
-        let (change, said) = talk(&known, &["", "", ""]).await;
+        let (change, said) = talk(&known, &["", "", "none", ""]).await;
         assert_eq!(change, chosen("openai", Some("gpt"), None), "{said}");
     }
 
@@ -191,23 +256,34 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_leaves_has_chosen_nothing() {
-        for answers in [&[][..], &["2"], &["2", ""], &["ollama"]] {
+        for answers in [&[][..], &["2"], &["2", ""], &["2", "", ""], &["2", "", "", "key"], &["ollama"]] {
             assert_eq!(talk(&Known::default(), answers).await.0, None, "{answers:?}");
         }
     }
 
-    fn chosen(provider: &str, model: Option<&str>, base_url: Option<&str>) -> Option<Change> {
-        Some(Change {
+    fn chosen(provider: &str, model: Option<&str>, base_url: Option<&str>) -> Option<Chosen> {
+        let change = Change {
             provider: provider.into(),
             model: model.map(Into::into),
             base_url: base_url.map(Into::into),
-        })
+        };
+        Some(Chosen { change, key: None })
     }
 
     /// Somebody with prepared answers, who leaves when they are used up.
     struct Prepared {
         answers: Vec<String>,
         said: String,
+        /// What was typed unseen.
+        unseen: Vec<String>,
+        source: Option<String>,
+    }
+
+    impl Prepared {
+        fn new(answers: &[&str]) -> Self {
+            let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
+            Self { answers, said: String::new(), unseen: Vec::new(), source: None }
+        }
     }
 
     impl Talk for Prepared {
@@ -220,12 +296,21 @@ mod tests {
             self.say(question);
             (!self.answers.is_empty()).then(|| self.answers.remove(0))
         }
+
+        async fn ask_unseen(&mut self, question: &str) -> Option<String> {
+            let typed = self.ask(question).await?;
+            self.unseen.push(typed.clone());
+            Some(typed)
+        }
+
+        async fn key_source(&mut self, _provider: &str) -> Option<String> {
+            self.source.clone()
+        }
     }
 
-    async fn talk(known: &Known, answers: &[&str]) -> (Option<Change>, String) {
-        let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
-        let mut prepared = Prepared { answers, said: String::new() };
-        let change = hold(&mut prepared, known).await;
-        (change, prepared.said)
+    async fn talk(known: &Known, answers: &[&str]) -> (Option<Chosen>, String) {
+        let mut prepared = Prepared::new(answers);
+        let chosen = hold(&mut prepared, known).await;
+        (chosen, prepared.said)
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! It needs no daemon and shows no key.
 
+mod asked;
 mod check;
 mod dialogue;
-mod ollama;
+mod key;
 mod setup;
 mod show;
 
@@ -26,6 +27,7 @@ approvals and limits stricter. Keys of providers are never in these files.
 
 Examples:
   push config                     choose a model, step by step
+  push config key anthropic       store a key, typed unseen
   push config show                what holds here, and where each value comes from
   push config check               name the line of a mistake
   \"${EDITOR:-vi}\" \"$(push config path)\"")]
@@ -38,6 +40,7 @@ pub(crate) struct ConfigArgs {
 enum ConfigVerb {
     Show(show::ShowArgs),
     Path(PathArgs),
+    Key(key::KeyArgs),
     Check(check::CheckArgs),
 }
 
@@ -53,7 +56,8 @@ struct PathArgs {}
 pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit, CliError> {
     match args.verb {
         None => setup::run(context).await,
-        Some(ConfigVerb::Show(args)) => show::run(&args, context),
+        Some(ConfigVerb::Show(args)) => show::run(&args, context).await,
+        Some(ConfigVerb::Key(args)) => key::run(&args, context).await,
         Some(ConfigVerb::Path(PathArgs {})) => {
             let path = context.paths()?.config;
             context.console.line(&plain_line(&path.display().to_string()))?;

@@ -4,51 +4,51 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::dialogue::{self, Known, Talk, key_variable};
-use super::ollama;
-use crate::cli::console::Console;
+use super::asked::Asked;
+use super::dialogue::{self, Chosen, Known};
+use super::key;
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
-use crate::cli::input::TypedLines;
+use crate::cli::models::{find_ollama, models};
 use crate::cli::plain::plain_line;
 use crate::cli::store;
+use crate::config::file;
 use crate::config::file::edit::{self, Change};
-use crate::config::file::{self, File};
-use crate::config::settings::{NO_MODEL, ProviderKind};
+use crate::config::settings::NO_MODEL;
 
-/// Asks, writes what was chosen, and says what to try.
+/// Asks, puts away what was chosen, and says what to try.
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
-    let path = context.paths()?.config;
-    let shown = plain_line(&path.display().to_string());
-    let Some(typed) = TypedLines::start(&context.console) else {
+    let paths = context.paths()?;
+    let shown = plain_line(&paths.config.display().to_string());
+    if !context.console.input_is_terminal {
         let said = format!("nobody can be asked here: write {shown}, or set PUSH_PROVIDER and PUSH_MODEL");
         return Err(CliError::Usage(said));
+    }
+    let file = file::read(&paths.config)?;
+    let models = models(&paths, &file);
+    let known = Known {
+        ollama: find_ollama(&models).await.map(|ollama| ollama.models),
+        key_file: models.keys().path().display().to_string(),
+        settings: file.settings.clone(),
     };
-    let file = file::read(&path)?;
-    let known = known(&file).await;
-    let mut asked = Asked { typed, console: &mut context.console };
-    let Some(change) = dialogue::hold(&mut asked, &known).await else {
+    let chosen = match Asked::begin(&mut context.console, &models)? {
+        Some(mut asked) => dialogue::hold(&mut asked, &known).await,
+        None => None,
+    };
+    let Some(Chosen { change, key }) = chosen else {
         context.console.note("nothing was written");
         return Ok(Exit::CANCELLED);
     };
-    write(&path, &change)?;
+    // A keyring may refuse, and then everything is as it was.
+    if let Some((place, key)) = &key {
+        let stored = key::store(&paths, place, &change.provider, key).await?;
+        context.console.line(&format!("stored the key of {} in {stored}", plain_line(&change.provider)))?;
+    }
+    write(&paths.config, &change)?;
     context.console.line(&format!("wrote {shown}"))?;
     let next = if change.provider == NO_MODEL { "$ date" } else { "What does this project do?" };
     context.console.note(&format!("now try: push run '{next}'"));
     Ok(Exit::SUCCESS)
-}
-
-async fn known(file: &File) -> Known {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let configured = file.settings.providers.get(ProviderKind::Ollama.word());
-    let host = variable("OLLAMA_HOST").or_else(|| configured.and_then(|ollama| ollama.base_url.clone()));
-    let built_in = ProviderKind::ALL.iter().map(|(word, _)| (*word).to_owned());
-    let names = built_in.chain(file.settings.providers.keys().cloned());
-    Known {
-        ollama: ollama::models(host.as_deref()).await,
-        keys: names.filter(|name| variable(&key_variable(name)).is_some()).collect(),
-        settings: file.settings.clone(),
-    }
 }
 
 /// Writes the change into the file, which is checked before it replaces the one that was.
@@ -65,33 +65,6 @@ fn write(path: &Path, change: &Change) -> Result<(), CliError> {
         fs::create_dir_all(folder).map_err(|error| failed("make the directory of", error))?;
     }
     store::replace(path, text.as_bytes())
-}
-
-/// Somebody at the terminal.
-struct Asked<'a> {
-    typed: TypedLines,
-    console: &'a mut Console,
-}
-
-impl Talk for Asked<'_> {
-    fn say(&mut self, line: &str) {
-        self.console.note(&plain_line_keeping_indent(line));
-    }
-
-    async fn ask(&mut self, question: &str) -> Option<String> {
-        self.console.ask(&plain_line(question));
-        self.typed.next().await
-    }
-}
-
-/// Returns a harmless line with the blanks at its beginning.
-fn plain_line_keeping_indent(line: &str) -> String {
-    let indent = line.len() - line.trim_start_matches(' ').len();
-    format!(
-        "{}{}",
-        " ".repeat(indent),
-        crate::cli::plain::plain(line.trim_start_matches(' ')).replace('\n', " ")
-    )
 }
 
 #[cfg(test)]

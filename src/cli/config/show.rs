@@ -6,15 +6,18 @@ use super::projects;
 use crate::cli::console::{Palette, Style};
 use crate::cli::context::Context;
 use crate::cli::exit::{CliError, Exit};
+use crate::cli::models::{environment, models};
 use crate::cli::plain::plain_line;
 use crate::config::file;
 use crate::config::origin::{Origin, Row, rows};
+use crate::provider::keys::Source;
+use crate::provider::registry::Models;
 
 /// Show what is configured and where each value comes from; never a key
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Shows what a session begun in this directory would have. A value comes from the file, a variable, a project's file or is \
-the default.
+the default. Of keys only their place is shown.
 
 Examples:
   push config show
@@ -25,21 +28,76 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-/// Shows every value.
-pub(super) fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let path = context.paths()?.config;
-    let file = file::read(&path)?;
+/// Shows every value, and where keys are.
+pub(super) async fn run(args: &ShowArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let paths = context.paths()?;
+    let path = &paths.config;
+    let file = file::read(path)?;
     let rows = rows(&file, &projects()?, &|name| std::env::var_os(name));
+    let keys = keys(&models(&paths, &file)).await;
     if args.json {
         let settings: Vec<Value> = rows.iter().map(object).collect();
-        let file = path.display().to_string();
-        context.console.json(&json!({"file": file, "exists": path.exists(), "settings": settings}))?;
+        let keys: Vec<Value> = keys.iter().map(|(provider, place)| key_object(provider, place)).collect();
+        let shown = json!({"file": path.display().to_string(), "exists": path.exists(), "settings": settings,
+            "keys": keys});
+        context.console.json(&shown)?;
     } else {
         let found = if path.exists() { "" } else { " (not there)" };
         let head = format!("{}{found}\n", plain_line(&path.display().to_string()));
-        context.console.text(&(head + &table(&rows, context.console.palette)))?;
+        let palette = context.console.palette;
+        context.console.text(&(head + &table(&rows, palette) + &key_table(&keys, palette)))?;
     }
     Ok(Exit::SUCCESS)
+}
+
+/// Where a provider's key is.
+#[derive(Debug, PartialEq, Eq)]
+enum KeyPlace {
+    At(Source),
+    Nowhere,
+    /// It could not be looked up, for this reason.
+    Unknown(String),
+}
+
+async fn keys(models: &Models) -> Vec<(String, KeyPlace)> {
+    let environment = environment();
+    let mut keys = Vec::new();
+    for provider in models.names() {
+        let place = match models.key_source(provider, &environment).await {
+            Ok(Some(source)) => KeyPlace::At(source),
+            Ok(None) => KeyPlace::Nowhere,
+            Err(error) => KeyPlace::Unknown(error.message),
+        };
+        keys.push((provider.to_owned(), place));
+    }
+    keys
+}
+
+fn key_object(provider: &str, place: &KeyPlace) -> Value {
+    match place {
+        KeyPlace::At(Source::Variable(name)) => {
+            json!({"provider": provider, "from": "variable", "variable": name})
+        }
+        KeyPlace::At(Source::File(path)) => {
+            json!({"provider": provider, "from": "file", "file": path.display().to_string()})
+        }
+        KeyPlace::At(Source::Keyring) => json!({"provider": provider, "from": "keyring"}),
+        KeyPlace::Nowhere => json!({"provider": provider, "from": "none"}),
+        KeyPlace::Unknown(why) => json!({"provider": provider, "from": "unknown", "problem": why}),
+    }
+}
+
+fn key_table(keys: &[(String, KeyPlace)], palette: Palette) -> String {
+    let width = keys.iter().map(|(provider, _)| provider.chars().count()).max().unwrap_or_default();
+    let line = |(provider, place): &(String, KeyPlace)| {
+        let place = match place {
+            KeyPlace::At(source) => plain_line(&source.to_string()),
+            KeyPlace::Nowhere => palette.paint(Style::Faint, "none"),
+            KeyPlace::Unknown(why) => palette.paint(Style::Bad, &plain_line(why)),
+        };
+        format!("key of {:width$}  {place}\n", plain_line(provider))
+    };
+    keys.iter().map(line).collect()
 }
 
 fn object(row: &Row) -> Value {
@@ -121,6 +179,24 @@ mod tests {
              limits.max_turns  -           default\n\
              prices.m          input 1.25  X\n"
         );
+    }
+
+    #[test]
+    fn of_keys_their_places_are_told() {
+        let keys = [
+            ("a".to_owned(), KeyPlace::At(Source::Variable("A_API_KEY".into()))),
+            ("bee".to_owned(), KeyPlace::At(Source::File("/c/keys.toml".into()))),
+            ("c".to_owned(), KeyPlace::At(Source::Keyring)),
+            ("d".to_owned(), KeyPlace::Nowhere),
+            ("e".to_owned(), KeyPlace::Unknown("x\u{1b}[2J".into())),
+        ];
+        assert_eq!(
+            key_table(&keys, Palette::Plain),
+            "key of a    A_API_KEY\nkey of bee  /c/keys.toml\nkey of c    the keyring\nkey of d    none\nkey of e    x\n"
+        );
+        let words: Vec<Value> =
+            keys.iter().map(|(name, place)| key_object(name, place)["from"].clone()).collect();
+        assert_eq!(words, ["variable", "file", "keyring", "none", "unknown"]);
     }
 
     #[test]

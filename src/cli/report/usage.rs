@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::Event;
 
 /// What was used so far.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     models: BTreeSet<String>,
     counts: [u64; 4],
@@ -15,13 +15,13 @@ pub(super) struct Usage {
 }
 
 /// What it cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Cost {
     /// Nothing was used.
     #[default]
     None,
-    /// So many US dollars.
-    Known(f64),
+    /// So many millionths of a US dollar.
+    Known(u64),
     /// Some of it has no price, so the sum would be too low.
     Unknown,
 }
@@ -36,10 +36,10 @@ impl Usage {
             let more = event.payload.get(name).and_then(Value::as_u64).unwrap_or_default();
             *count = count.saturating_add(more);
         }
-        let dollars = event.payload.get("costUsd").and_then(Value::as_f64);
-        self.cost = match (self.cost, dollars) {
-            (Cost::None, Some(dollars)) => Cost::Known(dollars),
-            (Cost::Known(sum), Some(dollars)) => Cost::Known(sum + dollars),
+        let millionths = event.payload.get("costMicroUsd").and_then(Value::as_u64);
+        self.cost = match (self.cost, millionths) {
+            (Cost::None, Some(more)) => Cost::Known(more),
+            (Cost::Known(sum), Some(more)) => Cost::Known(sum.saturating_add(more)),
             (Cost::Unknown, _) | (Cost::None | Cost::Known(_), None) => Cost::Unknown,
         };
     }
@@ -53,9 +53,8 @@ impl Usage {
         for (count, name) in self.counts.iter().zip(NAMES) {
             usage[name] = json!(count);
         }
-        if let Cost::Known(dollars) = self.cost {
-            // A sum of fractions of cents is not exact to the last digit, and nobody is charged less than a millionth.
-            usage["costUsd"] = json!((dollars * 1e6).round() / 1e6);
+        if let Cost::Known(millionths) = self.cost {
+            usage["costUsd"] = json!(millionths as f64 / 1e6);
         }
         Some(usage)
     }
@@ -70,19 +69,20 @@ mod tests {
     #[test]
     fn turns_are_added_up() {
         let usage = after(&[
-            json!({"model": "b", "inputTokens": 10, "outputTokens": 2, "cacheReadTokens": 1, "costUsd": 0.1}),
-            json!({"model": "a", "inputTokens": 5, "outputTokens": 3, "cacheWriteTokens": 4, "costUsd": 0.2}),
+            json!({"model": "b", "inputTokens": 10, "outputTokens": 2, "cacheReadTokens": 1, "costMicroUsd": 100_000}),
+            json!({"model": "a", "inputTokens": 5, "outputTokens": 3, "cacheWriteTokens": 4, "costMicroUsd": 200_001}),
         ]);
         assert_eq!(
             usage,
             Some(json!({"models": ["a", "b"], "inputTokens": 15, "outputTokens": 5, "cacheReadTokens": 1,
-                "cacheWriteTokens": 4, "costUsd": 0.3}))
+                "cacheWriteTokens": 4, "costUsd": 0.300_001}))
         );
     }
 
     #[test]
     fn a_cost_that_is_not_known_in_full_is_not_told() {
-        let usage = after(&[json!({"inputTokens": 1, "costUsd": 0.1}), json!({"inputTokens": 1})]).unwrap();
+        let usage =
+            after(&[json!({"inputTokens": 1, "costMicroUsd": 100_000}), json!({"inputTokens": 1})]).unwrap();
         assert_eq!((usage.get("costUsd"), &usage["inputTokens"]), (None, &json!(2)));
         assert_eq!(after(&[]), None);
     }

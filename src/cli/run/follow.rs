@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::approval::{Board, Pending, Policy, Verdict, is_settled_already};
+use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled_already};
 use crate::cli::console::Console;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
@@ -29,7 +29,7 @@ pub(super) struct Follow {
     client: Client,
     interrupts: Interrupts,
     report: Report,
-    policy: Policy,
+    policies: Policies,
     output: Output,
     board: Board,
     typed: Typed,
@@ -53,14 +53,14 @@ impl Follow {
         client: Client,
         interrupts: Interrupts,
         report: Report,
-        policy: Policy,
+        policies: Policies,
         output: Output,
     ) -> Self {
         Self {
             client,
             interrupts,
             report,
-            policy,
+            policies,
             output,
             board: Board::default(),
             typed: Typed::Unread,
@@ -76,7 +76,7 @@ impl Follow {
                 Progress::Over(exit) => return self.finish(exit, console),
                 Progress::Unknown => return Err(CliError::OutcomeGone),
             }
-            let asking = self.board.oldest().is_some() && self.policy == Policy::Ask;
+            let asking = self.board.oldest().is_some_and(|pending| self.policies.of(pending) == Policy::Ask);
             tokio::select! {
                 biased;
                 () = self.interrupts.next() => {
@@ -148,10 +148,13 @@ impl Follow {
     ///
     /// In a replay it may be settled already; the daemon knows, and its refusal is all there is to it.
     async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
-        match self.policy {
+        match self.policies.of(&pending) {
             Policy::Deny => {
-                let comment = Some("nobody to ask: run with --approve ask or all".to_owned());
-                self.settle(&pending, Verdict::Deny(None), comment).await
+                let comment = match self.policies.work {
+                    Policy::All => "the budget is used up, and --yes does not raise it",
+                    Policy::Deny | Policy::Ask => "nobody to ask: run with --approve ask or all",
+                };
+                self.settle(&pending, Verdict::Deny(None), Some(comment.to_owned())).await
             }
             Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
             Policy::Ask => {

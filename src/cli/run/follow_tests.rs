@@ -112,6 +112,25 @@ async fn an_approval_that_is_history_does_not_disturb() {
 }
 
 #[tokio::test]
+async fn a_yes_to_everything_raises_no_budget() {
+    let daemon = Daemon::new();
+    let script = async {
+        let mut peer = daemon.greet("0.0.1").await;
+        for (seq, kind, decision) in [(1, "exec", "approve"), (2, "budget", "deny")] {
+            let asked = json!({"approvalId": kind, "kind": kind, "title": "t", "summary": "s"});
+            peer.run_event(seq, "approval_required", asked).await;
+            let verdict = peer.request("submit_approval").await;
+            assert_eq!(verdict["payload"]["decision"], decision, "{kind}");
+            peer.answer(&verdict, json!({})).await;
+        }
+        peer.run_event(3, "run_complete", complete("failed", 1)).await;
+        peer
+    };
+    let (exit, _err, _peer) = follow(&daemon, Written::default(), Policy::All, Output::Events, script).await;
+    assert_eq!(exit.unwrap(), Exit::FAILURE);
+}
+
+#[tokio::test]
 async fn without_a_terminal_an_approval_waits_for_another_one() {
     let daemon = Daemon::new();
     let script = async {
@@ -218,9 +237,10 @@ async fn follow(
 }
 
 async fn follower(daemon: &Daemon, policy: Policy, output: Output) -> Follow {
+    let policies = Policies { work: policy, budget: Policy::Deny };
     let mut client = Client::open(daemon.settings()).await.unwrap();
     client.expect("s", 0);
-    Follow::new(client, Interrupts::listen().unwrap(), Report::new("s", "r"), policy, output)
+    Follow::new(client, Interrupts::listen().unwrap(), Report::new("s", "r"), policies, output)
 }
 
 fn text() -> Output {

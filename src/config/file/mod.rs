@@ -79,8 +79,8 @@ pub enum Mistake {
     },
     /// A key of a provider must not be here.
     #[error(
-        "`{key}` looks like a credential, and those do not belong in a file that is shown: export it as the provider's \
-         variable (OPENAI_API_KEY, ANTHROPIC_API_KEY)"
+        "`{key}` looks like a credential, and those do not belong in a file that is shown: store it with `push config \
+         key PROVIDER`, or export it as the provider's variable (OPENAI_API_KEY, ANTHROPIC_API_KEY)"
     )]
     Secret {
         /// Where it stands.

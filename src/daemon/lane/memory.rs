@@ -21,7 +21,10 @@ use crate::redact::{self, Redactor};
 /// It cannot be written into a log, as hardly anything in it may.
 #[derive(Default)]
 pub(super) struct Memory {
+    /// What was brought last.
     environment: watch::Sender<Option<Arc<Environment>>>,
+    /// What the active run has, where another was brought since it began.
+    of_run: Option<(RunId, Arc<Environment>)>,
     redactor: Redactor,
     /// The values that the redactor knows, the newest last: what one client brought stays secret when another comes.
     secrets: Vec<String>,
@@ -51,7 +54,10 @@ pub(super) enum Whole<T> {
 
 impl Memory {
     /// Takes the environment that a client brought, and the secrets in it.
-    pub(super) fn learn(&mut self, environment: Arc<Environment>) {
+    ///
+    /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
+    /// servers or its programs. What was brought meanwhile holds for the next run.
+    pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
         // Clients send the same one with every message, and finding its secrets takes a moment.
         if self.environment.borrow().as_ref() == Some(&environment) {
             return;
@@ -64,11 +70,17 @@ impl Memory {
         let surplus = self.secrets.len().saturating_sub(SECRETS);
         self.secrets.drain(..surplus);
         self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
-        self.environment.send_replace(Some(environment));
+        let before = self.environment.send_replace(Some(environment));
+        if let (Some(active), Some(before), None) = (&state.run, before, &self.of_run) {
+            self.of_run = Some((active.id.clone(), before));
+        }
     }
 
-    pub(super) fn environment(&self) -> Option<Arc<Environment>> {
-        self.environment.borrow().clone()
+    /// Returns the environment of a run.
+    pub(super) fn environment(&self, run: &RunId) -> Option<Arc<Environment>> {
+        let own =
+            self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
+        own.or_else(|| self.environment.borrow().clone())
     }
 
     /// Returns where it is heard that a client has brought its environment.
@@ -123,6 +135,7 @@ impl Memory {
         if active.is_none() {
             self.args.clear();
         }
+        self.of_run = self.of_run.take().filter(|(run, _)| active.is_some_and(|active| active.id == *run));
         self.messages.retain(|run, _| {
             active.is_some_and(|active| active.id == *run)
                 || state.queue.iter().any(|queued| queued.run == *run)

@@ -276,7 +276,7 @@ impl Lane {
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
-            self.memory.learn(self.world.environments.share(environment));
+            self.memory.learn(self.world.environments.share(environment), self.session.state());
         }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");

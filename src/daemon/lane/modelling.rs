@@ -108,7 +108,8 @@ impl Table {
     async fn ready(&mut self) -> Result<Result<Ready, ModelError>, Gone> {
         let models = self.asking.world.house.models(&self.settings);
         loop {
-            let environment = self.asking.brought.borrow_and_update().clone();
+            let brought = self.asking.brought.borrow_and_update().clone();
+            let environment = self.asking.place.environment.clone().or(brought);
             let nothing = BTreeMap::new();
             let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
             let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;

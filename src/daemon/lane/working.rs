@@ -185,7 +185,7 @@ impl Work {
             network: if is_playbook { Network::Off } else { self.world.house.network_in(&cwd) },
             cwd,
             reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
-            environment: memory.environment(),
+            environment: memory.environment(run),
             tree: self.active(run).tree.clone(),
             limits: self.world.limits,
         }

@@ -41,7 +41,7 @@ impl Key {
     }
 
     /// Returns whether it can be sent and written down: visible characters alone, without quotes.
-    fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.0.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\'))
     }
 }

@@ -153,8 +153,9 @@ fn problem(line: usize, text: &str) -> String {
     format!("line {line}: {text}")
 }
 
-const NO_STEPS: &str = "the message has no steps, and no model is configured that could answer it; \
-    the playbook provider runs lines that begin with `$ ` and fenced `sh` blocks";
+const NO_STEPS: &str = "the message has no steps, and no model is chosen that could answer it: `push config` chooses \
+    one, `push run --provider NAME --model NAME` does for one session; without a model, lines that begin with `$ ` and \
+    fenced `sh` blocks are run";
 
 fn success(steps: usize) -> Finish {
     let plural = if steps == 1 { "" } else { "s" };

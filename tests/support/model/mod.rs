@@ -2,7 +2,7 @@
 //! fails in whatever way it was told to.
 //!
 //! It runs in a thread of its own and ends with its handle. What it was asked is kept, to be looked at.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod dialects;

@@ -1,0 +1,143 @@
+//! What an approval is about, as people read it before they answer.
+//!
+//! Pure, and harmless: whatever a model wrote is stripped of what could act on a terminal, and bounded.
+
+use serde_json::Value;
+
+use super::console::{Palette, Style};
+use super::phrase::{asked, field};
+use super::plain::{plain, plain_line};
+use super::returned::changed;
+
+/// How many lines of a difference are shown.
+const DIFF_LINES: usize = 60;
+/// How many lines of a commit's message are shown.
+const MESSAGE_LINES: usize = 20;
+/// How many files of a commit are named.
+const FILES: usize = 12;
+
+/// Returns what is asked, line by line; `called` is what stands above it already and is not said again.
+pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
+    let nothing = Value::Null;
+    let details = payload.get("details").unwrap_or(&nothing);
+    let mut text = match field(payload, "kind").as_str() {
+        "write" => line(&field(payload, "summary")) + &difference(details, palette),
+        "commit" => commit(payload, details, palette),
+        _ => {
+            let asked = asked(payload);
+            if asked == called { String::new() } else { indented(&plain(&asked)) }
+        }
+    };
+    let cwd = plain_line(&field(details, "cwd"));
+    if !matches!(cwd.as_str(), "" | ".") {
+        text += &line(&format!("in {cwd}"));
+    }
+    let risk = plain_line(&field(details, "risk"));
+    if matches!(risk.as_str(), "high" | "critical") {
+        text += &format!("  {}\n", palette.paint(Style::Bad, &format!("risk: {risk}")));
+    }
+    text
+}
+
+/// Returns text with every line set in.
+pub(super) fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
+}
+
+/// Returns the beginning of text with every line set in, and says how much is left out.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
+    let count = text.lines().count();
+    let mut shown: String = text.lines().take(longest).map(|line| format!("  {line}\n")).collect();
+    if count > longest {
+        shown += &format!("  … {} more lines\n", count - longest);
+    }
+    shown
+}
+
+/// Returns a difference, with what comes and what goes in colours.
+pub(super) fn painted(difference: &str, longest: usize, palette: Palette) -> String {
+    let lines = shortened(&plain(difference), longest);
+    let paint = |line: &str| {
+        let style = match line.get(2..3) {
+            Some("+") => Style::Good,
+            Some("-") => Style::Bad,
+            Some("@") => Style::Faint,
+            Some(_) | None => return format!("{line}\n"),
+        };
+        format!("  {}\n", palette.paint(style, line.get(2..).unwrap_or_default()))
+    };
+    lines.lines().map(paint).collect()
+}
+
+fn difference(details: &Value, palette: Palette) -> String {
+    let mut text = painted(&field(details, "diff"), DIFF_LINES, palette);
+    if details.get("diffTruncated").and_then(Value::as_bool).unwrap_or_default() {
+        text += "  … the difference is longer than what is asked about at once\n";
+    }
+    text
+}
+
+fn commit(payload: &Value, details: &Value, palette: Palette) -> String {
+    let number = |name: &str| details.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let counts = format!(
+        "{} files changed, {} insertions, {} deletions",
+        number("filesChanged"),
+        number("insertions"),
+        number("deletions")
+    );
+    let mut text = line(&counts);
+    let files = details.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for file in files.iter().take(FILES) {
+        text += &format!("  {}\n", palette.paint(Style::Faint, &plain_line(&changed(file))));
+    }
+    if files.len() > FILES {
+        text += &format!("  … {} more files\n", files.len() - FILES);
+    }
+    let message = field(details, "message");
+    let message = if message.is_empty() { field(payload, "summary") } else { message };
+    text + &shortened(&plain(message.trim()), MESSAGE_LINES)
+}
+
+fn line(words: &str) -> String {
+    format!("  {}\n", plain_line(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_write_shows_its_difference_bounded_and_harmless() {
+        let diff =
+            format!("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\u{1b}[2J\n{}", "+x\n".repeat(DIFF_LINES));
+        let payload = json!({"kind": "write", "summary": "change f: 61 insertions, 1 deletions",
+            "details": {"diff": diff, "diffTruncated": true, "risk": "medium"}});
+        let shown = card(&payload, "", Palette::Plain);
+        assert!(shown.starts_with("  change f: 61 insertions, 1 deletions\n  --- a/f\n"), "{shown}");
+        assert!(shown.contains("  -old\n  +new\n  +x\n"), "{shown}");
+        assert!(shown.contains("  … 5 more lines\n  … the difference is longer"), "{shown}");
+        assert!(!shown.contains('\u{1b}') && !shown.contains("risk"), "{shown}");
+        let painted = card(&payload, "", Palette::Colored);
+        assert!(painted.contains("  \u{1b}[31m-old\u{1b}[0m\n  \u{1b}[32m+new\u{1b}[0m\n"), "{painted}");
+    }
+
+    #[test]
+    fn a_commit_shows_its_counts_files_and_message() {
+        let payload = json!({"kind": "commit", "summary": "Add", "details": {"filesChanged": 2, "insertions": 3,
+            "deletions": 1, "files": ["a\u{1b}[2J", {"path": "b", "insertions": 3, "deletions": 1}], "message": "Add\n\nBecause.\n"}});
+        assert_eq!(
+            card(&payload, "Add", Palette::Plain),
+            "  2 files changed, 3 insertions, 1 deletions\n  a\n  b (+3 -1)\n  Add\n  \n  Because.\n"
+        );
+    }
+
+    #[test]
+    fn a_command_is_not_said_twice_but_its_place_and_its_risk_are() {
+        let payload = json!({"kind": "exec", "summary": "sudo rm", "details": {"command": "sudo rm", "cwd": "sub",
+            "risk": "critical"}});
+        assert_eq!(card(&payload, "sudo rm", Palette::Plain), "  in sub\n  risk: critical\n");
+        assert!(card(&payload, "", Palette::Plain).starts_with("  sudo rm\n"));
+    }
+}

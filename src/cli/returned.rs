@@ -1,0 +1,118 @@
+//! What tools return, as people read it.
+//!
+//! Models get one line of JSON where a result has parts. What is not known here is shown as it is; everything is still
+//! foreign text, which the view makes harmless.
+
+use serde_json::Value;
+
+use super::phrase::field;
+
+/// Returns a result of a tool in lines.
+pub(super) fn readable(text: &str) -> String {
+    let Ok(Value::Object(parts)) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    let list = |name: &str| parts.get(name).and_then(Value::as_array);
+    let word = |name: &str| parts.get(name).and_then(Value::as_str);
+    let mut lines: Vec<String> = if let Some(entries) = list("entries") {
+        entries.iter().map(entry).collect()
+    } else if let Some(hits) = list("hits") {
+        hits.iter().map(hit).collect()
+    } else if let Some(untracked) = list("untracked") {
+        let mut lines = vec![format!("on {}", word("branch").unwrap_or("no branch"))];
+        for name in ["staged", "unstaged", "conflicted"] {
+            lines.extend(list(name).into_iter().flatten().map(|file| format!("{name}: {}", changed(file))));
+        }
+        lines.extend(untracked.iter().map(|file| format!("untracked: {}", changed(file))));
+        lines
+    } else if let (Some(branch), Some(commit)) = (word("branch"), word("commit")) {
+        let short: String = commit.chars().take(12).collect();
+        let number = |name: &str| parts.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let (files, more, less) = (number("filesChanged"), number("insertions"), number("deletions"));
+        vec![format!("{short} on {branch}: {files} files changed, {more} insertions, {less} deletions")]
+    } else if let Some(files) = list("files") {
+        files.iter().map(changed).collect()
+    } else {
+        return text.to_owned();
+    };
+    if lines.is_empty() {
+        lines.push("nothing".to_owned());
+    }
+    if parts.get("truncated").and_then(Value::as_bool).unwrap_or_default() {
+        lines.push("… and more".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn entry(entry: &Value) -> String {
+    let path = field(entry, "path");
+    match field(entry, "kind").as_str() {
+        "directory" => format!("{path}/"),
+        "link" => format!("{path} -> {}", field(entry, "target")),
+        _ => path,
+    }
+}
+
+fn hit(hit: &Value) -> String {
+    let path = hit.as_str().map_or_else(|| field(hit, "path"), str::to_owned);
+    match hit.get("line").and_then(Value::as_u64) {
+        Some(line) => format!("{path}:{line}: {}", field(hit, "text")),
+        None => path,
+    }
+}
+
+/// A file by its name, or with what became of it.
+pub(super) fn changed(file: &Value) -> String {
+    let Some(object) = file.as_object() else { return file.as_str().unwrap_or_default().to_owned() };
+    let words = [field(file, "change"), field(file, "path")];
+    let mut line =
+        words.iter().filter(|word| !word.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" ");
+    let count = |name: &str| object.get(name).and_then(Value::as_u64);
+    if let (Some(more), Some(less)) = (count("insertions"), count("deletions")) {
+        line += &format!(" (+{more} -{less})");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn results_with_parts_are_read_line_by_line() {
+        for (parts, lines) in [
+            (
+                json!({"entries": [{"kind": "directory", "path": "src"}, {"kind": "file", "path": "a", "bytes": 1},
+                    {"kind": "link", "path": "l", "target": "a"}], "path": ".", "truncated": true}),
+                "src/\na\nl -> a\n… and more",
+            ),
+            (
+                json!({"hits": [{"path": "a", "line": 2, "text": "x = 1"}, {"path": "b"}], "truncated": false}),
+                "a:2: x = 1\nb",
+            ),
+            (json!({"hits": []}), "nothing"),
+            (
+                json!({"files": [{"change": "modified", "path": "a", "insertions": 1, "deletions": 2}]}),
+                "modified a (+1 -2)",
+            ),
+            (
+                json!({"branch": "main", "commit": "70605a5997778f77", "staged": [{"change": "added", "path": "s"}],
+                    "unstaged": [], "conflicted": [], "untracked": ["n"], "truncated": false}),
+                "on main\nstaged: added s\nuntracked: n",
+            ),
+            (
+                json!({"branch": "main", "commit": "70605a5997778f779641", "filesChanged": 1, "insertions": 2, "deletions": 3}),
+                "70605a599777 on main: 1 files changed, 2 insertions, 3 deletions",
+            ),
+        ] {
+            assert_eq!(readable(&parts.to_string()), lines);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_shown_as_it_is() {
+        for text in ["", "plain\ntext", "{\"a\":1}", "[1]", "{\"hits\": 3}", "{\"entries\""] {
+            assert_eq!(readable(text), text);
+        }
+    }
+}

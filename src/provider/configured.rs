@@ -1,0 +1,33 @@
+//! Providers as the user has configured them: the same for the daemon that asks and for the client that sets up.
+
+use std::collections::BTreeMap;
+
+use super::dialect::Dialect;
+use super::keys::Keys;
+use super::limits::Limits;
+use super::registry::{Models, Settings};
+use crate::config::settings::{ProviderKind, ProviderSettings};
+
+impl Models {
+    /// Knows the usual providers and those that are configured.
+    pub fn configured(providers: &BTreeMap<String, ProviderSettings>, keys: Keys, limits: Limits) -> Self {
+        let settings = providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider)));
+        Self::with_keys(settings.collect(), keys, limits)
+    }
+}
+
+impl From<&ProviderSettings> for Settings {
+    fn from(provider: &ProviderSettings) -> Self {
+        Self {
+            dialect: match provider.kind {
+                ProviderKind::Ollama => Dialect::Ollama,
+                ProviderKind::OpenAi => Dialect::OpenAi,
+                ProviderKind::Anthropic => Dialect::Anthropic,
+            },
+            base_url: provider.base_url.clone(),
+            headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            model: provider.model.clone(),
+            context_tokens: provider.context_window,
+        }
+    }
+}
