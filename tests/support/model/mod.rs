@@ -2,9 +2,10 @@
 //! fails in whatever way it was told to.
 //!
 //! It runs in a thread of its own and ends with its handle. What it was asked is kept, to be looked at.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+pub(crate) mod cases;
 mod dialects;
 mod script;
 mod serve;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
+pub(crate) use script::{Delivery, Fault, Reply, Spent, Step, call, fault, say, think};
 
 /// A language that the server speaks, told apart by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
