@@ -6,6 +6,8 @@
 mod bench;
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "agents/exits.rs"]
+mod exits;
 #[path = "agents/faults.rs"]
 mod faults;
 #[path = "agents/limits.rs"]
@@ -16,6 +18,8 @@ mod model;
 mod restarts;
 #[path = "support/schemas.rs"]
 mod schemas;
+#[path = "agents/suite.rs"]
+mod suite;
 #[path = "agents/talk.rs"]
 mod talk;
 #[path = "agents/work.rs"]

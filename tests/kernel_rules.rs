@@ -5,10 +5,10 @@
 use pushd::kernel::command::{
     Answer, Caller, Command, Decide, Gap, Phase, Private, Prompt, Repetition, Reply, Rights, Steer,
 };
-use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
+use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Criterion, Decision, Ending, EventKind, Intention, Outcome, Purpose, Settlement, Taken, Used,
-    Wanted,
+    Budget, Criterion, Decision, Ending, EventKind, Fault, Intention, Outcome, Purpose, Settlement, Taken,
+    Used, Wanted,
 };
 use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
@@ -113,6 +113,29 @@ fn what_a_turn_used_is_counted_and_a_budget_can_be_raised() {
     let before = scene.turns;
     scene.settle(call, Purpose::Work, 0);
     assert_eq!(scene.turns, before + 1, "the provider goes on");
+}
+
+#[test]
+fn a_tool_that_could_not_succeed_is_settled_and_never_used() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let intention = Intention {
+        call: CallId::new("call-x"),
+        tool: "tool".into(),
+        args: Json::new("{}"),
+        purpose: Purpose::Work,
+    };
+    let fault = Fault { kind: "E".into(), retryable: false, message: "m".into(), detail: None };
+    let before = Before::Refuse(Box::new(fault.clone()));
+    scene.report(Report::Call(Box::new(CallRequest { intention, before })));
+    let settled = scene.last(|kind| match kind {
+        EventKind::CallSettled(settlement) => Some((settlement.ending, settlement.fault.clone())),
+        _ => None,
+    });
+    assert_eq!((settled, scene.executed), ((Ending::Failed, Some(fault)), 0));
+    let turns = scene.turns;
+    scene.report(Report::TurnDone);
+    assert_eq!(scene.turns, turns + 1, "the provider hears of it");
 }
 
 #[test]
@@ -422,7 +445,7 @@ impl Scene {
             needed,
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
-        self.report(Report::Call(Box::new(CallRequest { intention, ask })));
+        self.report(Report::Call(Box::new(CallRequest { intention, before: before(ask) })));
         call
     }
 
@@ -442,7 +465,7 @@ impl Scene {
         });
         let (tool, args) = ("tool".into(), Json::new("{}"));
         let intention = Intention { call: call.clone(), tool, args, purpose: Purpose::Work };
-        self.report(Report::Call(Box::new(CallRequest { intention, ask })));
+        self.report(Report::Call(Box::new(CallRequest { intention, before: before(ask) })));
         self.report(Report::TurnDone);
         call
     }
@@ -498,4 +521,8 @@ impl Scene {
 
 fn finish(outcome: Outcome) -> Finish {
     Finish { outcome, reason: None, summary: "over".into(), fault: None }
+}
+
+fn before(ask: Option<Ask>) -> Before {
+    ask.map_or(Before::Nothing, |ask| Before::Ask(Box::new(ask)))
 }

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pushd::adapter::push::{encode, record};
 use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
-use pushd::kernel::effect::{Ask, CallRequest, Effect, Finish, Report, Ticket};
+use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Compaction, Criterion, Decision, Ending, Event, EventKind, Intention, Opening, Outcome,
+    Budget, Compaction, Criterion, Decision, Ending, Event, EventKind, Fault, Intention, Opening, Outcome,
     OutputStream, Purpose, Settlement, Taken, Used, Wanted,
 };
 use pushd::kernel::gate;
@@ -453,7 +453,15 @@ impl Walk {
             needed: 1 + self.random.below(2) as u32,
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
-        CallRequest { intention, ask }
+        let before = match ask {
+            Some(ask) => Before::Ask(Box::new(ask)),
+            None if purpose == Purpose::Work && self.random.one_in(9) => {
+                let (kind, message) = ("e".into(), "m".into());
+                Before::Refuse(Box::new(Fault { kind, retryable: false, message, detail: None }))
+            }
+            None => Before::Nothing,
+        };
+        CallRequest { intention, before }
     }
 
     fn prompt(&mut self) -> Prompt {

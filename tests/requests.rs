@@ -210,7 +210,9 @@ fn providers_and_figures_are_told() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let providers = client.get("list_providers", json!({}))["providers"].clone();
-    assert_eq!(providers, json!([{"name": "playbook", "models": [], "configured": true, "default": true}]));
+    let row =
+        |name: &str| json!({"name": name, "models": [], "configured": true, "default": name == "playbook"});
+    assert_eq!(providers, json!(["playbook", "anthropic", "ollama", "openai"].map(row)));
     client.prompt(&session, "$? true\n");
     client.event_of("approval_required");
     let figures = client.get("get_metrics", json!({}));

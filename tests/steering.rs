@@ -1,7 +1,7 @@
 //! What is said into a run takes its place before everything that has not begun, whatever the provider was about to do.
 
 use pushd::kernel::command::{Caller, Command, Prompt, Rights, Steer};
-use pushd::kernel::effect::{CallRequest, Effect, Report, Ticket, Turn};
+use pushd::kernel::effect::{Before, CallRequest, Effect, Report, Ticket, Turn};
 use pushd::kernel::event::{Budget, EventKind, Intention, Purpose};
 use pushd::kernel::id::{CallId, Fingerprint, Json, MessageId, ParticipantId, RunId};
 use pushd::kernel::limits::Limits;
@@ -81,7 +81,7 @@ fn run() -> RunId {
 fn call() -> Report {
     let intention =
         Intention { call: CallId::new("c"), tool: "t".into(), args: Json::new("{}"), purpose: Purpose::Work };
-    Report::Call(Box::new(CallRequest { intention, ask: None }))
+    Report::Call(Box::new(CallRequest { intention, before: Before::Nothing }))
 }
 
 fn turns(effects: Vec<Effect>) -> Vec<Turn> {

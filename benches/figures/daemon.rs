@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -104,11 +106,10 @@ impl Home {
 
     /// The processor time that the daemon has used, in seconds.
     pub(crate) fn processor(&self) -> f64 {
-        let stat = fs::read_to_string(self.proc("stat")).expect("its state");
-        let (_, fields) = stat.rsplit_once(')').expect("its name");
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        // The system counts in hundredths of a second here, whatever its clock does.
-        ticks.map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
+        let pid = self.child.as_ref().expect("a daemon").id();
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).expect("a process id")));
+        let time = clock_gettime(clock.expect("its clock")).expect("its time");
+        Duration::from(time).as_secs_f64()
     }
 
     fn proc(&self, file: &str) -> PathBuf {

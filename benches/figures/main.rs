@@ -10,10 +10,14 @@ mod crowd;
 mod daemon;
 mod events;
 mod idle;
+#[path = "../../tests/support/model/mod.rs"]
+mod model;
+mod models;
 mod pump;
 mod reading;
 mod replay;
 mod runs;
+mod speaker;
 mod stored;
 mod table;
 
@@ -41,6 +45,7 @@ fn main() {
     table.group("neighbours", crowd::neighbours);
     table.group("crowd", crowd::many);
     table.group("runs", runs::measure);
+    table.group("models", models::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);

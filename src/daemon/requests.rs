@@ -31,26 +31,39 @@ pub(super) struct Desk {
     joined: Mutex<BTreeMap<SessionId, LaneHandle>>,
 }
 
-/// A request on its way to an answer.
+/// A request on its way to an answer; one that is dropped on its way is answered, too.
 pub(super) struct Ticketed {
     request: String,
     kind: String,
     session: Option<SessionId>,
-    permit: OwnedSemaphorePermit,
+    /// What the request took; none when it is answered.
+    permit: Option<OwnedSemaphorePermit>,
     outbox: Arc<Outbox>,
 }
 
+impl Drop for Ticketed {
+    fn drop(&mut self) {
+        if self.permit.is_some() {
+            self.deny(&trouble(&Trouble::Interrupted));
+        }
+    }
+}
+
 impl Ticketed {
-    fn ok(self, payload: &Payload) {
+    fn ok(mut self, payload: &Payload) {
         let session = self.session.as_ref().map(SessionId::as_str);
         let bytes = encode::response_ok(&self.request, &self.kind, session, payload);
-        self.outbox.push(Out::Lines { bytes, permit: Some(self.permit) });
+        self.outbox.push(Out::Lines { bytes, permit: self.permit.take() });
     }
 
-    fn refuse(self, body: &ErrorBody) {
+    fn refuse(mut self, body: &ErrorBody) {
+        self.deny(body);
+    }
+
+    fn deny(&mut self, body: &ErrorBody) {
         let session = self.session.as_ref().map(SessionId::as_str);
         let bytes = encode::response_error(&self.request, &self.kind, session, body);
-        self.outbox.push(Out::Lines { bytes, permit: Some(self.permit) });
+        self.outbox.push(Out::Lines { bytes, permit: self.permit.take() });
     }
 
     fn answer(self, result: Result<Payload, ErrorBody>) {
@@ -76,8 +89,13 @@ impl Desk {
     pub(super) async fn handle(&self, request: Request, permit: OwnedSemaphorePermit) {
         let Request { request_id, kind_name, session, ask } = request;
         let request = request_id.unwrap_or_else(mint::request);
-        let ticketed =
-            Ticketed { request, kind: kind_name, session, permit, outbox: Arc::clone(&self.outbox) };
+        let ticketed = Ticketed {
+            request,
+            kind: kind_name,
+            session,
+            permit: Some(permit),
+            outbox: Arc::clone(&self.outbox),
+        };
         match ask {
             Ask::Hello { .. } => ticketed.ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
             Ask::Ping => ticketed.ok(&encode::pong(self.server.hub().world().clock.now())),

@@ -1,7 +1,9 @@
 //! What the driver is to do, in order.
 
 use super::command::{Private, Reply};
-use super::event::{Budget, Compaction, Criterion, Event, Intention, Outcome, Settlement, Steering, Taken};
+use super::event::{
+    Budget, Compaction, Criterion, Event, Fault, Intention, Outcome, Settlement, Steering, Taken,
+};
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
 use super::state::Spent;
 
@@ -140,8 +142,19 @@ pub enum Report {
 pub struct CallRequest {
     /// The use.
     pub intention: Intention,
-    /// The question to be asked first.
-    pub ask: Option<Ask>,
+    /// What comes before the use.
+    pub before: Before,
+}
+
+/// What comes before a tool is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Nothing,
+    /// A question.
+    Ask(Box<Ask>),
+    /// It is not used at all: it could not succeed, and nobody needs to be asked.
+    Refuse(Box<Fault>),
 }
 
 /// What is to be asked before a tool is used.

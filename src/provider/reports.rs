@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::kernel::effect::{Ask, CallRequest, Finish, Report};
+use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
 use crate::kernel::event::{Fault, Intention, Purpose};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
 use crate::redact::{self, Redactor, Stream};
@@ -129,6 +129,17 @@ impl Reports {
         purpose: Purpose,
         question: Option<Question>,
     ) -> Result<(), Gone> {
+        let before = question.map_or(Before::Nothing, |question| Before::Ask(Box::new(self.ask(&question))));
+        self.intend(tool, args, purpose, before).await
+    }
+
+    /// Says that a tool was to be used, and why that could not succeed.
+    pub async fn refuse(&self, tool: &str, args: String, fault: Fault) -> Result<(), Gone> {
+        let fault = Box::new(self.safe_fault(fault));
+        self.intend(tool, args, Purpose::Work, Before::Refuse(fault)).await
+    }
+
+    async fn intend(&self, tool: &str, args: String, purpose: Purpose, before: Before) -> Result<(), Gone> {
         let safe_args = self.redactor.json(&args);
         let raw_args = redact::holds_marker(&safe_args).then_some(args);
         let intention = Intention {
@@ -137,8 +148,7 @@ impl Reports {
             args: Json::new(safe_args),
             purpose,
         };
-        let ask = question.map(|question| self.ask(&question));
-        let report = Report::Call(Box::new(CallRequest { intention, ask }));
+        let report = Report::Call(Box::new(CallRequest { intention, before }));
         self.deliver(Reported { raw_args, ..Reported::new(self.run.clone(), report) }).await
     }
 

@@ -1,5 +1,6 @@
 //! A daemon, a model's server, and a repository with a test that fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,13 +39,7 @@ impl Bench {
 
     /// What only the client's shell knows: where the server is, and its key.
     pub(crate) fn environment(&self) -> Value {
-        let url = self.server.base_url(self.speaks);
-        let path = std::env::var("PATH").unwrap_or_default();
-        match self.speaks {
-            Speaks::Ollama => json!({"PATH": path, "OLLAMA_HOST": url}),
-            Speaks::OpenAi => json!({"PATH": path, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY}),
-            Speaks::Anthropic => json!({"PATH": path, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}),
-        }
+        json!(variables(self.speaks, &self.server.base_url(self.speaks)))
     }
 
     /// The workspace.
@@ -57,18 +52,10 @@ impl Bench {
         self.daemon.home.path().join(".config/push/config.toml")
     }
 
-    pub(crate) fn provider(&self) -> &'static str {
-        match self.speaks {
-            Speaks::Ollama => "ollama",
-            Speaks::OpenAi => "openai",
-            Speaks::Anthropic => "anthropic",
-        }
-    }
-
     /// Starts a session in which the model answers.
     pub(crate) fn session(&self) -> (Client, String) {
         let mut client = self.daemon.connect();
-        let start = json!({"cwd": self.cwd(), "provider": self.provider(), "model": "test-model",
+        let start = json!({"cwd": self.cwd(), "provider": provider(self.speaks), "model": "test-model",
             "environment": self.environment()});
         let session = client.get("start_session", start)["sessionId"].as_str().expect("an id").to_owned();
         (client, session)
@@ -94,6 +81,26 @@ impl Bench {
 
 /// The key that only the client's shell has.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789abcdef";
+
+/// The provider that speaks so.
+pub(crate) fn provider(speaks: Speaks) -> &'static str {
+    match speaks {
+        Speaks::Ollama => "ollama",
+        Speaks::OpenAi => "openai",
+        Speaks::Anthropic => "anthropic",
+    }
+}
+
+/// The variables of a shell that knows such a server at this place, and its key.
+pub(crate) fn variables(speaks: Speaks, place: &str) -> BTreeMap<&'static str, String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let own = match speaks {
+        Speaks::Ollama => vec![("OLLAMA_HOST", place)],
+        Speaks::OpenAi => vec![("OPENAI_BASE_URL", place), ("OPENAI_API_KEY", KEY)],
+        Speaks::Anthropic => vec![("ANTHROPIC_BASE_URL", place), ("ANTHROPIC_API_KEY", KEY)],
+    };
+    own.into_iter().map(|(name, value)| (name, value.to_owned())).chain([("PATH", path)]).collect()
+}
 
 /// A repository with a program whose test fails.
 fn repository(at: &Path) {

@@ -25,6 +25,24 @@ fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
 }
 
 #[test]
+fn a_run_whose_key_only_the_client_knows_waits_for_a_client() {
+    let mut bench = Bench::new();
+    let slowly = (0..500).map(|word| say(&format!("word{word} ")));
+    let pace = Delivery::Paced(std::time::Duration::from_millis(20));
+    bench.server.script([Reply::turn(slowly).delivered(pace), Reply::says("The whole answer.")]);
+    let (mut client, session) = bench.begin("talk");
+    client.event_of("assistant_token");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut watcher = bench.daemon.connect();
+    watcher.attach(&session, 0);
+    let waits = |event: &serde_json::Value| event["payload"]["code"] == "ENVIRONMENT_MISSING";
+    while !waits(&watcher.event()) {}
+    let mut client = back(&bench, &session);
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
+}
+
+#[test]
 fn an_approval_that_waited_still_waits_and_its_tool_runs_once() {
     let mut bench = Bench::new();
     bench.server.script([

@@ -107,6 +107,26 @@ fn what_only_looks_goes_side_by_side_and_everything_else_one_by_one() {
 }
 
 #[test]
+fn a_change_that_cannot_be_made_asks_nobody_and_is_not_tried() {
+    let bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_edit_file", json!({"path": "sum.sh", "old": "not there", "new": "x"})),
+            using("sandbox_git_commit", json!({"message": "nothing", "all": true})),
+        ]),
+        Reply::says("I see."),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let events = client.events_until("run_complete");
+    let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
+    assert_eq!(results[0]["payload"]["structuredError"]["type"], "NO_MATCH", "{results:?}");
+    assert_eq!(results.len(), 2);
+    let began = |event: &&serde_json::Value| event["payload"]["phase"] == "Executing tool...";
+    assert_eq!(events.iter().filter(began).count(), 0, "nothing was begun");
+    assert!(!types(&events).contains(&"approval_required".to_owned()));
+}
+
+#[test]
 fn a_denied_commit_ends_the_run_as_denied() {
     let bench = Bench::new();
     fs::write(bench.cwd().join("new"), "x").expect("a file");

@@ -6,8 +6,9 @@ use std::task::{Context, Waker};
 use pushd::provider::dialect::Dialect;
 use pushd::provider::model::{Piece, Stop, Usage, Wanted};
 
-use crate::model::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
-use crate::world::{World, question, read, said};
+use crate::model::cases::{self, LOOK};
+use crate::model::{Delivery, Fault, Reply, say};
+use crate::world::{World, question, read, said, speaks};
 
 pub(crate) async fn a_text_is_passed_on(dialect: Dialect) {
     let world = World::new(dialect, [Reply::says("Hello!")]);
@@ -18,72 +19,60 @@ pub(crate) async fn a_text_is_passed_on(dialect: Dialect) {
 }
 
 pub(crate) async fn tokens_come_in_order(dialect: Dialect) {
-    let tokens: Vec<String> = (0..200).map(|number| format!("{number} ")).collect();
-    let world = World::new(dialect, [Reply::turn(tokens.iter().map(|token| say(token)))]);
-    assert_eq!(world.ask().await.whole(), [said(&tokens.concat())]);
+    let world = World::new(dialect, [cases::counts()]);
+    assert_eq!(world.ask().await.whole(), [said(&cases::numbers().concat())]);
 }
 
 pub(crate) async fn an_empty_turn_ends(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::turn([])]);
+    let world = World::new(dialect, [cases::says_nothing()]);
     let asked = world.ask().await;
     assert_eq!(asked.end.stop, Stop::Done);
     assert_eq!(asked.whole(), []);
 }
 
 pub(crate) async fn any_text_survives(dialect: Dialect) {
-    let text =
-        "tabs\tand\nlines\r\n\"quotes\" \\back\\ \u{0} \u{7f} é € 😀 \u{2028} data: [DONE]\n\ndata: {}\n";
-    let world = World::new(dialect, [Reply::says(text)]);
-    assert_eq!(world.ask().await.whole(), [said(text)]);
+    let world = World::new(dialect, [Reply::says(cases::ANY_TEXT)]);
+    assert_eq!(world.ask().await.whole(), [said(cases::ANY_TEXT)]);
 }
 
 pub(crate) async fn a_long_text_survives(dialect: Dialect) {
-    let text = "lorem € ".repeat(100_000);
+    let text = cases::long_text();
     let world = World::new(dialect, [Reply::says(&text)]);
     assert!(world.ask().await.whole() == [said(&text)], "the text is not what was sent");
 }
 
 pub(crate) async fn thinking_is_told_from_text(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::turn([think("hm"), think("!"), say("Yes"), say(".")])]);
+    let world = World::new(dialect, [cases::thinks_first()]);
     let asked = world.ask().await;
     assert!(asked.end.carry.is_some(), "thinking is carried");
     assert_eq!(asked.whole(), [Piece::Thought("hm!".to_owned()), said("Yes.")]);
 }
 
 pub(crate) async fn a_call_comes_whole(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::turn([call("call_7", "look", r#"{"at":"the sky"}"#)])]);
+    let world = World::new(dialect, [cases::calls_once()]);
     let asked = world.ask().await;
     assert_eq!(asked.end.stop, Stop::Calls);
-    assert_eq!(asked.whole(), [wanted("call_7", "look", r#"{"at":"the sky"}"#)]);
+    assert_eq!(asked.whole(), [wanted("call_7", LOOK, r#"{"path":"the sky"}"#)]);
 }
 
 pub(crate) async fn several_calls_keep_their_order(dialect: Dialect) {
-    let steps =
-        [call("c1", "look", r#"{"at":1}"#), call("c2", "list", "{}"), call("c3", "look", r#"{"at":3}"#)];
-    let world = World::new(dialect, [Reply::turn(steps)]);
+    let world = World::new(dialect, [cases::calls_thrice()]);
     assert_eq!(
         world.ask().await.whole(),
         [
-            wanted("c1", "look", r#"{"at":1}"#),
-            wanted("c2", "list", "{}"),
-            wanted("c3", "look", r#"{"at":3}"#)
+            wanted("c1", LOOK, r#"{"path":"1"}"#),
+            wanted("c2", "sandbox_git_status", "{}"),
+            wanted("c3", LOOK, r#"{"path":"3"}"#)
         ]
     );
 }
 
 pub(crate) async fn arguments_in_fragments_of_one_byte_become_whole(dialect: Dialect) {
-    let args = r#"{"path":"café/😀.txt","lines":[1,2,3]}"#;
-    let step = |id: &str| Step::Call {
-        id: id.to_owned(),
-        tool: "look".to_owned(),
-        args: args.to_owned(),
-        fragment: 1,
-    };
-    let world = World::new(dialect, [Reply::turn([step("c1"), step("c2")])]);
+    let world = World::new(dialect, [cases::calls_in_bytes()]);
     let pieces = world.ask().await.whole();
     let names: Vec<&str> = pieces.iter().map(|piece| call_of(piece).id.as_str()).collect();
     assert_eq!(names, ["c1", "c2"]);
-    let expected: serde_json::Value = serde_json::from_str(args).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(cases::ARGS).unwrap();
     for piece in &pieces {
         let args: serde_json::Value = serde_json::from_str(&call_of(piece).args).unwrap();
         assert_eq!(args, expected, "Ollama's own form may order and space it in its own way");
@@ -91,14 +80,12 @@ pub(crate) async fn arguments_in_fragments_of_one_byte_become_whole(dialect: Dia
 }
 
 pub(crate) async fn a_call_without_arguments_has_an_empty_object(dialect: Dialect) {
-    let args = if dialect == Dialect::Ollama { "{}" } else { "" };
-    let world = World::new(dialect, [Reply::turn([call("c1", "list", args)])]);
-    assert_eq!(world.ask().await.whole(), [wanted("c1", "list", "{}")]);
+    let world = World::new(dialect, [cases::calls_without_arguments(speaks(dialect))]);
+    assert_eq!(world.ask().await.whole(), [wanted("c1", LOOK, "{}")]);
 }
 
 pub(crate) async fn arguments_that_are_no_object_are_passed_on(dialect: Dialect) {
-    let world =
-        World::new(dialect, [Reply::turn([call("c1", "list", "[1,2]"), call("c2", "list", "{oops")])]);
+    let world = World::new(dialect, [cases::calls_with_nonsense()]);
     let pieces = world.ask().await.whole();
     assert_eq!(call_of(&pieces[0]).args, "[1,2]");
     assert!(
@@ -108,17 +95,15 @@ pub(crate) async fn arguments_that_are_no_object_are_passed_on(dialect: Dialect)
 }
 
 pub(crate) async fn text_comes_before_the_call_it_announces(dialect: Dialect) {
-    let steps = [think("hm"), say("Looking."), call("c1", "look", "{}")];
-    let world = World::new(dialect, [Reply::turn(steps)]);
+    let world = World::new(dialect, [cases::announces_a_call()]);
     assert_eq!(
         world.ask().await.whole(),
-        [Piece::Thought("hm".to_owned()), said("Looking."), wanted("c1", "look", "{}")]
+        [Piece::Thought("hm".to_owned()), said("Looking."), wanted("c1", LOOK, "{}")]
     );
 }
 
 pub(crate) async fn usage_is_reported(dialect: Dialect) {
-    let spent = Spent { fresh: 100, cache_read: 40, cache_write: 10, output: 7, dollars: 0.25 };
-    let world = World::new(dialect, [Reply::says("Hello!").spends(spent)]);
+    let world = World::new(dialect, [Reply::says("Hello!").spends(cases::SPENT)]);
     let all = Usage { input: 150, output: 7, cache_read: 40, cache_write: 10, cost_microusd: Some(250_000) };
     let expected = match dialect {
         Dialect::Ollama => Usage { cache_read: 0, cache_write: 0, cost_microusd: None, ..all },
@@ -135,12 +120,12 @@ pub(crate) async fn a_turn_without_usage_costs_nothing(dialect: Dialect) {
 }
 
 pub(crate) async fn a_turn_that_got_too_long_says_so(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::says("and then").ends(End::Length)]);
+    let world = World::new(dialect, [cases::gets_too_long()]);
     assert_eq!(world.ask().await.end.stop, Stop::Length);
 }
 
 pub(crate) async fn a_refusal_says_so(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::says("I will not.").ends(End::Refused)]);
+    let world = World::new(dialect, [cases::declines()]);
     let expected = match dialect {
         // It has no word for it.
         Dialect::Ollama => Stop::Other("refused".to_owned()),
@@ -152,23 +137,20 @@ pub(crate) async fn a_refusal_says_so(dialect: Dialect) {
 }
 
 pub(crate) async fn bytes_one_at_a_time_make_the_same_answer(dialect: Dialect) {
-    let steps = || [think("né"), say("l'été €"), call("c1", "look", r#"{"a":"é"}"#)];
-    let spent = Spent { fresh: 1, cache_read: 2, cache_write: 3, output: 4, dollars: 0.5 };
-    let turn = || Reply::turn(steps()).spends(spent);
-    let world = World::new(dialect, [turn(), turn().delivered(Delivery::Bytes)]);
+    let (events, bytes) = (cases::everything(Delivery::Events), cases::everything(Delivery::Bytes));
+    let world = World::new(dialect, [events, bytes]);
     let (whole, bytes) = (world.ask().await, world.ask().await);
     assert_eq!(bytes.end, whole.end);
     assert_eq!(bytes.whole(), whole.whole());
 }
 
 pub(crate) async fn a_body_that_ends_with_its_connection_is_whole(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::says("Hello!").delivered(Delivery::UntilClose)]);
+    let world = World::new(dialect, [cases::says_until_it_hangs_up()]);
     assert_eq!(world.ask().await.whole(), [said("Hello!")]);
 }
 
 pub(crate) async fn a_fast_answer_comes_in_few_pieces(dialect: Dialect) {
-    let reply = Reply::turn((0..20_000).map(|_| say("token "))).delivered(Delivery::Fast);
-    let world = World::new(dialect, [reply]);
+    let world = World::new(dialect, [cases::hurries(20_000)]);
     let asked = world.ask().await;
     let parts = asked.parts;
     assert!(asked.whole() == [said(&"token ".repeat(20_000))], "the text is not what was sent");
@@ -176,7 +158,7 @@ pub(crate) async fn a_fast_answer_comes_in_few_pieces(dialect: Dialect) {
 }
 
 pub(crate) async fn a_token_is_passed_on_before_the_next_arrives(dialect: Dialect) {
-    let world = World::new(dialect, [Reply::turn([say("one"), fault(Fault::Stall)])]);
+    let world = World::new(dialect, [cases::breaks_off("one", Fault::Stall)]);
     let mut answering = world.ready().await.ask(&question());
     assert_eq!(answering.next().await.unwrap(), Some(vec![said("one")]));
     assert_eq!(answering.end().stop, Stop::Other("unfinished".to_owned()));

@@ -8,12 +8,11 @@ use pushd::provider::limits::{Limits, TurnLimits};
 use pushd::provider::model::Piece;
 use pushd::provider::registry::key_variable;
 
-use crate::model::{Delivery, Fault, Reply, call, fault, say};
+use crate::model::{Delivery, Fault, Reply, cases, fault, say};
 use crate::world::{KEY, World, limits, question, said};
 
 pub(crate) async fn a_wrong_key_is_told_with_what_to_set(dialect: Dialect) {
-    let reply = Reply::status(401, r#"{"error":{"type":"authentication_error","message":"bad key"}}"#);
-    let error = refused(dialect, reply, Kind::Unauthorized).await;
+    let error = refused(dialect, cases::wrong_key(), Kind::Unauthorized).await;
     let variable = key_variable(dialect.name());
     let head = format!("{} refuses the key from {variable} (401): bad key; set {variable}", dialect.name());
     assert!(error.message.starts_with(&head), "{error}");
@@ -22,58 +21,50 @@ pub(crate) async fn a_wrong_key_is_told_with_what_to_set(dialect: Dialect) {
 }
 
 pub(crate) async fn a_forbidden_model_is_told(dialect: Dialect) {
-    refused(dialect, Reply::status(403, r#"{"error":{"message":"not for you"}}"#), Kind::Unauthorized).await;
+    refused(dialect, cases::forbidden(), Kind::Unauthorized).await;
 }
 
 pub(crate) async fn a_missing_model_is_told(dialect: Dialect) {
-    let reply = Reply::status(404, r#"{"error":{"message":"model 'test-model' not found"}}"#);
-    let error = refused(dialect, reply, Kind::ModelNotFound).await;
+    let error = refused(dialect, cases::no_such_model(), Kind::ModelNotFound).await;
     assert!(error.message.contains("has no model test-model"), "{error}");
     assert_eq!(error.message.contains("ollama pull test-model"), dialect == Dialect::Ollama, "{error}");
 }
 
 pub(crate) async fn a_wrong_path_is_told_with_the_base_url(dialect: Dialect) {
-    let error = refused(dialect, Reply::status(404, "404 page not found"), Kind::Refused).await;
+    let error = refused(dialect, cases::no_such_path(), Kind::Refused).await;
     assert!(error.message.contains("is http://127.0.0.1:"), "{error}");
 }
 
 pub(crate) async fn a_refused_request_is_told_in_the_server_s_words(dialect: Dialect) {
-    let reply = Reply::status(400, r#"{"error":{"message":"this model does not support tools"}}"#);
-    let error = refused(dialect, reply, Kind::Refused).await;
+    let error = refused(dialect, cases::refuses(), Kind::Refused).await;
     assert_eq!(error.message, format!("{} answered 400: this model does not support tools", dialect.name()));
 }
 
 pub(crate) async fn a_conversation_that_is_too_long_is_told(dialect: Dialect) {
-    let reply = Reply::status(400, r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#);
-    refused(dialect, reply, Kind::ContextTooLong).await;
+    refused(dialect, cases::prompt_too_long(), Kind::ContextTooLong).await;
 }
 
 pub(crate) async fn an_empty_account_is_told(dialect: Dialect) {
-    refused(dialect, Reply::status(402, r#"{"error":{"message":"no credits"}}"#), Kind::OutOfCredit).await;
+    refused(dialect, cases::no_credit(), Kind::OutOfCredit).await;
 }
 
 pub(crate) async fn a_redirect_is_not_followed(dialect: Dialect) {
-    let reply = Reply::status(307, "").header("location", "http://127.0.0.1:9/elsewhere");
-    let error = refused(dialect, reply, Kind::Refused).await;
+    let error = refused(dialect, cases::redirects(), Kind::Refused).await;
     assert!(error.message.contains("http://127.0.0.1:9/elsewhere"), "{error}");
 }
 
 pub(crate) async fn a_web_page_is_no_answer(dialect: Dialect) {
-    let reply =
-        Reply::status(200, "<html><body>Please log in</body></html>").header("content-type", "text/html");
-    let error = refused(dialect, reply, Kind::Garbage).await;
+    let error = refused(dialect, cases::web_page(), Kind::Garbage).await;
     assert!(error.message.contains("answered with a web page"), "{error}");
     assert!(error.detail.unwrap().contains("Please log in"));
 }
 
 pub(crate) async fn garbage_in_the_middle_ends_the_answer(dialect: Dialect) {
-    let steps = [say("one"), fault(Fault::Garbage), say("two")];
-    broken_off(dialect, Reply::turn(steps), Kind::Garbage, "one").await;
+    broken_off(dialect, cases::garbles(), Kind::Garbage, "one").await;
 }
 
 pub(crate) async fn garbage_from_the_start_is_not_asked_again(dialect: Dialect) {
-    let reply = Reply::status(200, "%PDF-1.7 and so on\n").header("content-type", "application/octet-stream");
-    let error = refused(dialect, reply, Kind::Garbage).await;
+    let error = refused(dialect, cases::another_file(), Kind::Garbage).await;
     assert!(error.detail.unwrap().starts_with("%PDF-1.7"));
 }
 
@@ -88,18 +79,18 @@ pub(crate) async fn a_cut_in_the_middle_is_told_after_what_came(dialect: Dialect
 }
 
 pub(crate) async fn a_cut_inside_a_character_is_a_cut(dialect: Dialect) {
-    let steps = [say("été"), fault(Fault::CutInsideCharacter)];
-    broken_off(dialect, Reply::turn(steps), Kind::Cut, "été").await;
+    let reply = cases::breaks_off("été", Fault::CutInsideCharacter);
+    broken_off(dialect, reply, Kind::Cut, "été").await;
 }
 
 pub(crate) async fn a_cut_inside_a_character_of_an_unframed_body_is_a_cut(dialect: Dialect) {
-    let steps = [say("été"), fault(Fault::CutInsideCharacter)];
-    broken_off(dialect, Reply::turn(steps).delivered(Delivery::UntilClose), Kind::Cut, "été").await;
+    let reply = cases::breaks_off("été", Fault::CutInsideCharacter);
+    broken_off(dialect, reply.delivered(Delivery::UntilClose), Kind::Cut, "été").await;
 }
 
 pub(crate) async fn a_reset_in_the_middle_is_a_cut(dialect: Dialect) {
     // What was on its way when the connection was reset may be lost.
-    let world = World::new(dialect, [Reply::turn([say("one"), fault(Fault::Reset)]), Reply::says("again")]);
+    let world = World::new(dialect, [cases::breaks_off("one", Fault::Reset), Reply::says("again")]);
     let asked = world.ask().await;
     match asked.error {
         Some(error) => assert_eq!((error.kind, asked.pieces), (Kind::Cut, vec![said("one")])),
@@ -108,8 +99,7 @@ pub(crate) async fn a_reset_in_the_middle_is_a_cut(dialect: Dialect) {
 }
 
 pub(crate) async fn an_answer_that_ends_without_its_end_is_cut(dialect: Dialect) {
-    let steps = [say("one"), fault(Fault::EndEarly)];
-    broken_off(dialect, Reply::turn(steps), Kind::Cut, "one").await;
+    broken_off(dialect, cases::breaks_off("one", Fault::EndEarly), Kind::Cut, "one").await;
 }
 
 pub(crate) async fn silence_is_told_after_its_time(dialect: Dialect) {
@@ -128,7 +118,7 @@ pub(crate) async fn silence_after_the_head_is_told(dialect: Dialect) {
 
 pub(crate) async fn silence_in_the_middle_is_told_after_what_came(dialect: Dialect) {
     let limits = Limits { silence: Duration::from_millis(100), ..limits() };
-    let world = World::with(dialect, limits, [Reply::turn([say("one"), fault(Fault::Stall)])]);
+    let world = World::with(dialect, limits, [cases::breaks_off("one", Fault::Stall)]);
     let error = world.ask().await.failed_after(&[said("one")]);
     assert_eq!(error.kind, Kind::Silent);
     assert_eq!(error.message, "the server has sent nothing for 0.1 s");
@@ -136,9 +126,8 @@ pub(crate) async fn silence_in_the_middle_is_told_after_what_came(dialect: Diale
 }
 
 pub(crate) async fn a_huge_line_is_refused(dialect: Dialect) {
-    let steps = [say("one"), fault(Fault::HugeLine(300_000)), say("two")];
     let turn = TurnLimits { line_bytes: 100_000, ..TurnLimits::default() };
-    let world = World::with(dialect, Limits { turn, ..limits() }, [Reply::turn(steps)]);
+    let world = World::with(dialect, Limits { turn, ..limits() }, [cases::says_too_long_a_line(300_000)]);
     let error = world.ask().await.failed_after(&[said("one")]);
     assert_eq!(error.kind, Kind::Garbage);
     assert_eq!(error.message, "the server sent a line of more than 100000 bytes");
@@ -146,15 +135,14 @@ pub(crate) async fn a_huge_line_is_refused(dialect: Dialect) {
 }
 
 pub(crate) async fn an_error_in_the_middle_is_told_after_what_came(dialect: Dialect) {
-    let wrong = Fault::Error { kind: "overloaded_error".to_owned(), message: "come back later".to_owned() };
-    let error = broken_off(dialect, Reply::turn([say("one"), fault(wrong)]), Kind::Overloaded, "one").await;
+    let reply = cases::breaks_off("one", cases::overloaded_midway());
+    let error = broken_off(dialect, reply, Kind::Overloaded, "one").await;
     assert!(error.message.ends_with("come back later"), "{error}");
 }
 
 pub(crate) async fn too_many_calls_are_refused(dialect: Dialect) {
     let turn = TurnLimits { calls: 3, ..TurnLimits::default() };
-    let calls = (0..4).map(|number| call(&format!("c{number}"), "look", "{}"));
-    let world = World::with(dialect, Limits { turn, ..limits() }, [Reply::turn(calls)]);
+    let world = World::with(dialect, Limits { turn, ..limits() }, [cases::calls_too_often(4)]);
     let error = world.ask().await.failed_after(&[]);
     assert_eq!(error.message, "the model wants more than 3 tools used in one turn");
     assert_eq!(error.kind, Kind::Garbage);
@@ -171,14 +159,12 @@ pub(crate) async fn too_much_text_is_refused(dialect: Dialect) {
 
 pub(crate) async fn too_long_arguments_are_refused(dialect: Dialect) {
     let turn = TurnLimits { args_bytes: 100, ..TurnLimits::default() };
-    let args = format!("{{\"text\":\"{}\"}}", "x".repeat(200));
-    let world = World::with(dialect, Limits { turn, ..limits() }, [Reply::turn([call("c1", "look", &args)])]);
+    let world = World::with(dialect, Limits { turn, ..limits() }, [cases::calls_at_length(200)]);
     assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::Garbage);
 }
 
 pub(crate) async fn a_key_that_the_server_repeats_is_hidden(dialect: Dialect) {
-    let body = format!("{{\"error\":{{\"message\":\"wrong key {KEY}\"}}}}");
-    let error = refused(dialect, Reply::status(401, &body), Kind::Unauthorized).await;
+    let error = refused(dialect, cases::repeats_the_key(KEY), Kind::Unauthorized).await;
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
     assert!(error.message.contains("wrong key [key]"), "{error}");
 }

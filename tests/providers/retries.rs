@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 use pushd::provider::dialect::Dialect;
 use pushd::provider::error::{Kind, ModelError};
 
-use crate::model::{Fault, Reply, fault};
+use crate::model::{Reply, cases};
 use crate::world::{World, said};
 
 pub(crate) async fn a_rate_limit_is_waited_out(dialect: Dialect) {
-    answered_at_last(dialect, [limited(), limited()]).await;
+    answered_at_last(dialect, [cases::limited(), cases::limited()]).await;
 }
 
 pub(crate) async fn the_time_a_server_asks_for_is_waited(dialect: Dialect) {
     let started = Instant::now();
-    answered_at_last(dialect, [limited().header("retry-after", "0.2")]).await;
+    answered_at_last(dialect, [cases::limited_for("0.2")]).await;
     assert!(started.elapsed() >= Duration::from_millis(200));
 }
 
 pub(crate) async fn a_server_that_asks_for_too_long_is_not_waited_for(dialect: Dialect) {
-    let world = World::new(dialect, [limited().header("retry-after", "3600"), Reply::says("asked again")]);
+    let world = World::new(dialect, [cases::limited_for("3600"), Reply::says("asked again")]);
     let error = world.ask().await.failed_after(&[]);
     assert_eq!((error.kind, error.retry_after), (Kind::RateLimited, Some(Duration::from_secs(3600))));
     assert!(error.message.contains("asked again in 3600 s, and at most 5 s"), "{error}");
@@ -27,28 +27,26 @@ pub(crate) async fn a_server_that_asks_for_too_long_is_not_waited_for(dialect: D
 }
 
 pub(crate) async fn a_rate_limit_that_lasts_is_told(dialect: Dialect) {
-    let error = given_up(dialect, &limited()).await;
+    let error = given_up(dialect, &cases::limited()).await;
     assert_eq!((error.kind, error.retryable), (Kind::RateLimited, true));
 }
 
 pub(crate) async fn a_failing_server_is_asked_again(dialect: Dialect) {
-    answered_at_last(dialect, [Reply::status(500, "oops"), Reply::status(502, "<html>bad gateway</html>")])
-        .await;
+    answered_at_last(dialect, cases::fails()).await;
 }
 
 pub(crate) async fn an_overloaded_server_is_asked_again(dialect: Dialect) {
-    answered_at_last(dialect, [Reply::status(503, ""), Reply::status(529, "")]).await;
+    answered_at_last(dialect, cases::has_too_much_to_do()).await;
 }
 
 pub(crate) async fn a_server_that_stays_overloaded_is_told(dialect: Dialect) {
-    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let error = given_up(dialect, &Reply::status(529, body)).await;
+    let error = given_up(dialect, &cases::overloaded()).await;
     assert_eq!(error.message, format!("{} answered 529: Overloaded", dialect.name()));
     assert_eq!((error.kind, error.retryable), (Kind::Overloaded, true));
 }
 
 pub(crate) async fn timeouts_and_conflicts_are_asked_again(dialect: Dialect) {
-    answered_at_last(dialect, [Reply::status(408, ""), Reply::status(409, "")]).await;
+    answered_at_last(dialect, cases::too_slow_then_in_conflict()).await;
 }
 
 pub(crate) async fn a_connection_closed_without_an_answer_is_asked_again(dialect: Dialect) {
@@ -60,13 +58,11 @@ pub(crate) async fn a_connection_reset_without_an_answer_is_asked_again(dialect:
 }
 
 pub(crate) async fn a_cut_before_the_first_piece_is_asked_again(dialect: Dialect) {
-    let cut = |kind| Reply::turn([fault(kind)]);
-    answered_at_last(dialect, [cut(Fault::Cut), cut(Fault::EndEarly)]).await;
+    answered_at_last(dialect, cases::cut_before_anything()).await;
 }
 
 pub(crate) async fn an_error_before_the_first_piece_is_asked_again(dialect: Dialect) {
-    let wrong = Fault::Error { kind: "overloaded_error".to_owned(), message: "Overloaded".to_owned() };
-    answered_at_last(dialect, [Reply::turn([fault(wrong)])]).await;
+    answered_at_last(dialect, [cases::breaks(cases::overloaded_midway())]).await;
 }
 
 pub(crate) async fn a_place_where_nobody_listens_is_told(dialect: Dialect) {
@@ -97,8 +93,4 @@ async fn given_up(dialect: Dialect, reply: &Reply) -> ModelError {
     let error = world.ask().await.failed_after(&[]);
     assert_eq!(world.seen().len(), 3);
     error
-}
-
-fn limited() -> Reply {
-    Reply::status(429, r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#)
 }

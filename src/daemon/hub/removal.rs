@@ -62,7 +62,9 @@ impl Hub {
         let mut erased = journal.delete(id.clone());
         // The journal takes things in order: when this is answered, the session is gone, or that was refused.
         let _ = journal.commit(Batch::new(id.clone())).await;
-        if let Ok(Err(error)) = erased.try_recv() {
+        // A small one may be erased by now.
+        let already = erased.try_recv().ok();
+        if let Some(Err(error)) = already {
             self.take_back(id, listed).await;
             return Err(refused(error));
         }
@@ -70,10 +72,12 @@ impl Hub {
             tell_listeners(&lane, &farewell);
         }
         drop(turn);
-        match erased.await.unwrap_or(Err(MergeError::Commit(CommitError::Closed))) {
-            Ok(()) => Ok(bytes),
-            Err(error) => Err(refused(error)),
-        }
+        let erased = match already {
+            Some(erased) => erased,
+            None => erased.await.unwrap_or(Err(MergeError::Commit(CommitError::Closed))),
+        };
+        erased.map_err(refused)?;
+        Ok(bytes)
     }
 
     /// Returns how many bytes of events a session has, if it could be deleted.

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::adapter::push::decode::Environment;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::effect::{Report, Turn};
@@ -20,7 +22,7 @@ use crate::redact::{self, Redactor};
 #[derive(Default)]
 pub(super) struct Memory {
     /// What was brought last.
-    environment: Option<Arc<Environment>>,
+    environment: watch::Sender<Option<Arc<Environment>>>,
     /// What the active run has, where another was brought since it began.
     of_run: Option<(RunId, Arc<Environment>)>,
     redactor: Redactor,
@@ -57,7 +59,7 @@ impl Memory {
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
         // Clients send the same one with every message, and finding its secrets takes a moment.
-        if self.environment.as_ref() == Some(&environment) {
+        if self.environment.borrow().as_ref() == Some(&environment) {
             return;
         }
         let variables = environment.variables().iter();
@@ -68,7 +70,7 @@ impl Memory {
         let surplus = self.secrets.len().saturating_sub(SECRETS);
         self.secrets.drain(..surplus);
         self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
-        let before = self.environment.replace(environment);
+        let before = self.environment.send_replace(Some(environment));
         if let (Some(active), Some(before), None) = (&state.run, before, &self.of_run) {
             self.of_run = Some((active.id.clone(), before));
         }
@@ -76,8 +78,14 @@ impl Memory {
 
     /// Returns the environment of a run.
     pub(super) fn environment(&self, run: &RunId) -> Option<Arc<Environment>> {
-        let own = self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment);
-        own.or(self.environment.as_ref()).cloned()
+        let own =
+            self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
+        own.or_else(|| self.environment.borrow().clone())
+    }
+
+    /// Returns where it is heard that a client has brought its environment.
+    pub(super) fn brought(&self) -> watch::Receiver<Option<Arc<Environment>>> {
+        self.environment.subscribe()
     }
 
     pub(super) const fn redactor(&self) -> &Redactor {

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::place::Place;
+use crate::adapter::push::decode::Environment;
 use crate::adapter::push::record;
 use crate::agent::compaction::{self, Measure, Window};
 use crate::agent::context::Results;
@@ -37,6 +39,8 @@ pub(super) struct Asking {
     pub(super) model: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
+    /// Where it is heard that a client has brought its environment.
+    pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
 }
 
 /// Takes one turn.
@@ -87,12 +91,7 @@ impl Table {
             self.want(now).await?;
             return self.reports.turn_done().await;
         }
-        let environment = self.asking.place.environment.as_ref();
-        let nothing = BTreeMap::new();
-        let variables = environment.map_or(&nothing, |environment| environment.variables());
-        let models = self.asking.world.house.models(&self.settings);
-        let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
-        let ready = match ready {
+        let ready = match self.ready().await? {
             Ok(ready) => ready,
             Err(error) => return self.reports.finish(gave_up(error)).await,
         };
@@ -100,6 +99,37 @@ impl Table {
             return self.reports.finish(no_price(ready.model())).await;
         }
         self.converse(turn, &ready).await
+    }
+
+    /// Finds who is to be asked.
+    ///
+    /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
+    /// client brings that again.
+    async fn ready(&mut self) -> Result<Result<Ready, ModelError>, Gone> {
+        let models = self.asking.world.house.models(&self.settings);
+        loop {
+            let brought = self.asking.brought.borrow_and_update().clone();
+            let environment = self.asking.place.environment.clone().or(brought);
+            let nothing = BTreeMap::new();
+            let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
+            let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
+            let waits =
+                environment.is_none() && ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
+            if !waits {
+                return Ok(ready);
+            }
+            let message = "no client has sent its environment since the daemon started, and the provider is not configured \
+                without one; the run goes on when a client attaches";
+            let (code, message) = ("ENVIRONMENT_MISSING".to_owned(), message.to_owned());
+            self.reports.send(Report::Warned { code, message, detail: None }).await?;
+            if self.asking.brought.changed().await.is_err() {
+                return Ok(ready);
+            }
+            self.asking.place.environment = self.asking.brought.borrow().clone();
+            if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
+                self.bench = bench;
+            }
+        }
     }
 
     /// Asks for a turn until it is whole.
@@ -213,26 +243,29 @@ impl Table {
     async fn want(&self, calls: Vec<Wanted>) -> Result<(), Gone> {
         for Wanted { tool, args } in calls {
             let args = args.as_str().to_owned();
-            let question = self.question(&tool, &args).await;
-            self.reports.call(&tool, args, Purpose::Work, question).await?;
+            match self.question(&tool, &args).await {
+                Ok(question) => self.reports.call(&tool, args, Purpose::Work, question).await?,
+                // It must not be tried unasked: what cannot succeed now might in the next moment.
+                Err(fault) => self.reports.refuse(&tool, args, fault).await?,
+            }
         }
         Ok(())
     }
 
-    /// Says what is to be asked before a call; nothing for one that goes ahead, or that cannot succeed.
-    async fn question(&self, tool: &str, args: &str) -> Option<Question> {
-        let request = tools::parse(tool, args).ok()?;
+    /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
+    async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
+        let request = tools::parse(tool, args)?;
         if !policy::asks(self.settings.approvals, request.category(), request.risk()) {
-            return None;
+            return Ok(None);
         }
-        let asked = request.question(&self.bench).await.ok()?;
-        Some(Question {
+        let asked = request.question(&self.bench).await?;
+        Ok(Some(Question {
             kind: asked.kind,
             title: asked.title,
             summary: asked.summary,
             details: asked.details.to_string(),
             choices: Vec::new(),
-        })
+        }))
     }
 
     async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {

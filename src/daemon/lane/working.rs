@@ -171,6 +171,7 @@ impl Work {
             model: opening.and_then(|opening| opening.model.clone()),
             branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
             place: self.place(run, memory, state),
+            brought: memory.brought(),
         }
     }
 

@@ -5,7 +5,7 @@
 use super::effects::Effects;
 use super::{Queue, Session};
 use crate::kernel::command::Openness;
-use crate::kernel::effect::{CallRequest, Finish, Report, Turn};
+use crate::kernel::effect::{Before, CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
     CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport,
     Settlement, Taken,
@@ -182,15 +182,20 @@ impl Session {
     }
 
     fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
-        let CallRequest { intention, ask } = request;
+        let CallRequest { intention, before } = request;
         // Who has said that there is nothing more to do gets nothing more done.
         if intention.purpose == Purpose::Work && self.finish.is_some() {
             return;
         }
         self.record(EventKind::CallIntended(Box::new(intention.clone())), now, fx);
-        match ask {
-            Some(ask) => self.ask(intention.call, ask, now, fx),
-            None => self.start_call(intention, now, fx),
+        match before {
+            Before::Ask(ask) => self.ask(intention.call, *ask, now, fx),
+            Before::Refuse(fault) => {
+                let settlement = unused(&intention, Ending::Failed, *fault);
+                self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
+                self.advance(fx);
+            }
+            Before::Nothing => self.start_call(intention, now, fx),
         }
     }
 
@@ -329,15 +334,20 @@ fn cut_short(call: &Call) -> Settlement {
         Stage::Intended => "the run ended before it was started",
         Stage::Started => "it was ended with the run",
     };
-    let kind = "cut".to_owned();
+    let (kind, message) = ("cut".to_owned(), message.to_owned());
+    unused(&call.intention, Ending::Cut, Fault { kind, retryable: false, message, detail: None })
+}
+
+/// Settles a use of a tool that did not happen, or not to its end.
+fn unused(intention: &Intention, ending: Ending, fault: Fault) -> Settlement {
     Settlement {
-        call: call.intention.call.clone(),
-        tool: call.intention.tool.clone(),
-        purpose: call.intention.purpose,
+        call: intention.call.clone(),
+        tool: intention.tool.clone(),
+        purpose: intention.purpose,
         millis: 0,
-        ending: Ending::Cut,
+        ending,
         exit_code: None,
         text: String::new(),
-        fault: Some(Fault { kind, retryable: false, message: message.to_owned(), detail: None }),
+        fault: Some(fault),
     }
 }

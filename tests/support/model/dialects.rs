@@ -274,6 +274,9 @@ fn event(value: &Value) -> Out {
 
 /// Cuts a text into parts of so many bytes, and no character in two.
 fn fragments(text: &str, bytes: usize) -> Vec<String> {
+    if text.len() <= bytes {
+        return vec![text.to_owned()];
+    }
     let mut parts = vec![String::new()];
     for letter in text.chars() {
         match parts.last_mut() {

@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+pub(crate) mod cases;
 mod dialects;
 mod script;
 mod serve;
@@ -18,7 +19,8 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, call, fault, say, think};
+pub(crate) use script::{Delivery, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
+pub(crate) use serve::spoken;
 
 /// A language that the server speaks, told apart by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,6 +31,19 @@ pub(super) async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// The whole answer in parts, for whoever sends them itself: the head, an event each, and the end.
+pub(crate) fn spoken(speaks: Speaks, turn: &Turn) -> Vec<Vec<u8>> {
+    let part = |out| {
+        let Out::Event(bytes) = out else { panic!("{out:?} is not spoken") };
+        let mut held = Vec::new();
+        frame(&mut held, turn.delivery, &bytes);
+        held
+    };
+    let head = head(speaks, "transfer-encoding: chunked").into_bytes();
+    let events = encode(speaks, turn).into_iter().map(part);
+    [head].into_iter().chain(events).chain([b"0\r\n\r\n".to_vec()]).collect()
+}
+
 async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut buffer = Vec::new();
     while let Some(seen) = read_request(&mut stream, &mut buffer).await {
@@ -73,15 +86,13 @@ fn lookup(seen: &Seen, shared: &Shared) -> Reply {
 async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::io::Result<After> {
     match reply {
         Reply::Turn(turn) => {
-            let kind = content_type(speaks);
             let (framing, after) = match turn.delivery {
                 Delivery::UntilClose => ("connection: close", After::Close),
                 Delivery::Events | Delivery::Bytes | Delivery::Fast | Delivery::Paced(_) => {
                     ("transfer-encoding: chunked", After::Keep)
                 }
             };
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{framing}\r\n\r\n");
-            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(head(speaks, framing).as_bytes()).await?;
             match deliver(stream, speaks, &turn).await? {
                 After::Keep => Ok(after),
                 After::Close => Ok(After::Close),
@@ -94,15 +105,17 @@ async fn reply_to(stream: &mut TcpStream, speaks: Speaks, reply: Reply) -> std::
         }
         Reply::Never => until_closed(stream).await,
         Reply::HeadOnly => {
-            let kind = content_type(speaks);
-            let head =
-                format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
-            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(head(speaks, "transfer-encoding: chunked").as_bytes()).await?;
             until_closed(stream).await
         }
         Reply::HangUp => Ok(After::Close),
         Reply::Reset => reset(stream),
     }
+}
+
+/// The head of a success.
+fn head(speaks: Speaks, framing: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{framing}\r\n\r\n", content_type(speaks))
 }
 
 async fn plain(stream: &mut TcpStream, reply: Reply) -> std::io::Result<After> {

@@ -1,0 +1,156 @@
+//! What a model says, through the daemon to the output of `push run --jsonl`.
+
+use std::io::Read;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::daemon::Home;
+use super::model::Speaks;
+use super::speaker::{Pace, Speaker, TOKEN};
+use super::table::{Table, median};
+
+/// How many tokens make a long answer.
+const TOKENS: usize = 20_000;
+/// How many are listened to at fifty a second.
+const SLOW: usize = 150;
+const ROUNDS: usize = 7;
+const STARTS: usize = 40;
+const MIB: f64 = 1024.0 * 1024.0;
+const ALL: [(Speaks, &str); 3] =
+    [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama"), (Speaks::Anthropic, "anthropic")];
+
+/// Long answers, slow ones, and short ones.
+pub(crate) fn measure(table: &mut Table) {
+    for (speaks, name) in ALL {
+        long(table, speaks, name);
+    }
+    for (speaks, name) in ALL {
+        slow(table, speaks, name);
+    }
+    short(table);
+}
+
+fn long(table: &mut Table, speaks: Speaks, name: &str) {
+    let home = Home::with_daemon();
+    let speaker = Speaker::start(speaks, TOKENS, Pace::Fast);
+    let bare = (0..ROUNDS).map(|_| {
+        let there = *speaker.read_bare().last().expect("a token");
+        (there - speaker.said()[0]).as_secs_f64()
+    });
+    let bare = TOKENS as f64 / median(bare.collect());
+    let fresh = home.memory();
+    let before = home.processor();
+    let mut peak = None;
+    let rounds = (0..ROUNDS).map(|_| {
+        let heard = listen(&mut run(&home, speaks, name, &speaker));
+        assert_eq!(heard.ends.last(), Some(&(TOKENS * TOKEN.len())), "not all was said");
+        let _ = *peak.get_or_insert_with(|| home.peak());
+        (heard.over - speaker.said()[0]).as_secs_f64()
+    });
+    let rate = TOKENS as f64 / median(rounds.collect());
+    let cost = (home.processor() - before) * 1e6 / (TOKENS * ROUNDS) as f64;
+    let raw = ("the same bytes over a bare connection", bare);
+    table.beside(format!("{TOKENS} tokens of {name}, to push run --jsonl"), "tokens/s", rate, raw);
+    table.alone(format!("{TOKENS} tokens of {name}: processor time of the daemon, each"), "µs", cost);
+    let name = format!("{TOKENS} tokens of {name}: memory of the daemon, at its peak");
+    let peak = peak.expect("a round") / MIB;
+    table.beside(name, "MiB", peak, ("before the run", fresh / MIB));
+}
+
+fn slow(table: &mut Table, speaks: Speaks, name: &str) {
+    let home = Home::with_daemon();
+    let speaker = Speaker::start(speaks, SLOW, Pace::Every(Duration::from_millis(20)));
+    let bare = speaker.read_bare();
+    let bare = late(&speaker.said(), &bare);
+    let heard = listen(&mut run(&home, speaks, name, &speaker));
+    let there: Vec<_> = (1..=SLOW).map(|token| heard.when(token * TOKEN.len())).collect();
+    let late = late(&speaker.said(), &there);
+    let raw = ("over a bare connection", median(bare));
+    table.beside(
+        format!("a token of {name} at 50 a second, from server to output, median"),
+        "ms",
+        median(late),
+        raw,
+    );
+}
+
+fn short(table: &mut Table) {
+    let home = Home::with_daemon();
+    let speaker = Speaker::start(Speaks::OpenAi, 1, Pace::Fast);
+    let runs = (0..STARTS).map(|_| {
+        let begun = Instant::now();
+        listen(&mut run(&home, Speaks::OpenAi, "openai", &speaker));
+        begun.elapsed().as_secs_f64() * 1e3
+    });
+    let bare = (0..STARTS).map(|_| {
+        let begun = Instant::now();
+        home.push(&["--version"]).output().expect("the client");
+        begun.elapsed().as_secs_f64() * 1e3
+    });
+    let raw = ("push --version", median(bare.collect()));
+    table.beside("a run of one token, daemon running", "ms", median(runs.collect()), raw);
+}
+
+/// What came out of a run.
+struct Heard {
+    /// How many bytes the model had said with each event, and when that was read.
+    ends: Vec<usize>,
+    times: Vec<Instant>,
+    /// When the run was over.
+    over: Instant,
+}
+
+impl Heard {
+    /// When so many bytes were there.
+    fn when(&self, bytes: usize) -> Instant {
+        self.times[self.ends.partition_point(|end| *end < bytes)]
+    }
+}
+
+fn run(home: &Home, speaks: Speaks, name: &str, speaker: &Speaker) -> Command {
+    let mut command = home.push(&["run", "--headless", "--jsonl", "--provider", name, "--model", "m", "hi"]);
+    let (place, key) = match speaks {
+        Speaks::Ollama => ("OLLAMA_HOST", "OLLAMA_API_KEY"),
+        Speaks::OpenAi => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        Speaks::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+    };
+    command.env(place, speaker.base_url(speaks)).env(key, "a-key-for-nobody");
+    command
+}
+
+/// Runs a command to its end and notes when each of its lines came; what they say is looked at afterwards.
+fn listen(command: &mut Command) -> Heard {
+    let mut child = command.spawn().expect("the client");
+    let mut out = child.stdout.take().expect("its output");
+    let (mut all, mut read) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let bytes = out.read(&mut buffer).expect("its output");
+        if bytes == 0 {
+            break;
+        }
+        all.extend_from_slice(&buffer[..bytes]);
+        read.push((all.len(), Instant::now()));
+    }
+    assert!(child.wait().expect("its end").success(), "{}", String::from_utf8_lossy(&all));
+    let (mut ends, mut times) = (Vec::new(), Vec::new());
+    let (mut at, mut said) = (0, 0);
+    for line in all.split_inclusive(|byte| *byte == b'\n') {
+        at += line.len();
+        let event: Value = serde_json::from_slice(line).expect("JSON");
+        if event["type"] == "assistant_token" {
+            said += event["payload"]["text"].as_str().expect("a text").len();
+            ends.push(said);
+            times.push(read[read.partition_point(|(length, _)| *length < at)].1);
+        }
+    }
+    Heard { ends, times, over: read.last().expect("a line").1 }
+}
+
+/// How long after it was said each token was there, in milliseconds.
+fn late(said: &[Instant], there: &[Instant]) -> Vec<f64> {
+    assert_eq!(said.len(), there.len());
+    there.iter().zip(said).map(|(there, said)| (*there - *said).as_secs_f64() * 1e3).collect()
+}

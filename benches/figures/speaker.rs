@@ -1,0 +1,137 @@
+//! A model's server that is never what is measured: what it says is prepared, and it notes when it says it.
+//!
+//! It says the same to everybody and ends with the program.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::model::{Reply, Speaks, Turn, say, spoken};
+
+/// A running server.
+pub(crate) struct Speaker {
+    address: SocketAddr,
+    parts: Vec<Vec<u8>>,
+    said: Receiver<Vec<Instant>>,
+}
+
+/// How the parts of an answer are sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// As fast as the client takes them.
+    Fast,
+    /// One after another, this long apart.
+    Every(Duration),
+}
+
+/// What every token says.
+pub(crate) const TOKEN: &str = "words ";
+
+impl Speaker {
+    /// Starts a server that answers with so many tokens.
+    pub(crate) fn start(speaks: Speaks, tokens: usize, pace: Pace) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let parts = spoken(speaks, &turn(tokens));
+        let (note, said) = channel();
+        let prepared = match pace {
+            Pace::Fast => vec![parts.concat()],
+            Pace::Every(_) => parts.clone(),
+        };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (prepared, note) = (prepared.clone(), note.clone());
+                thread::spawn(move || answer(stream.expect("a connection"), &prepared, pace, &note));
+            }
+        });
+        Self { address, parts, said }
+    }
+
+    /// Where it is, for the provider that speaks so.
+    pub(crate) fn base_url(&self, speaks: Speaks) -> String {
+        match speaks {
+            Speaks::Ollama | Speaks::Anthropic => format!("http://{}", self.address),
+            Speaks::OpenAi => format!("http://{}/v1", self.address),
+        }
+    }
+
+    /// When the tokens of the next answer were said; of a fast one, when it began.
+    pub(crate) fn said(&self) -> Vec<Instant> {
+        let times = self.said.recv().expect("an answer");
+        let is_token = |part: &Vec<u8>| memchr::memmem::find(part, TOKEN.as_bytes()).is_some();
+        if times.len() < self.parts.len() {
+            return times;
+        }
+        times.into_iter().zip(&self.parts).filter(|(_, part)| is_token(part)).map(|(time, _)| time).collect()
+    }
+
+    /// Reads an answer over a bare connection, and returns when each token was there.
+    pub(crate) fn read_bare(&self) -> Vec<Instant> {
+        let mut stream = TcpStream::connect(self.address).expect("the server");
+        stream.write_all(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n").expect("the server reads");
+        let mut ends = Vec::new();
+        let mut length = 0;
+        for part in &self.parts {
+            length += part.len();
+            if memchr::memmem::find(part, TOKEN.as_bytes()).is_some() {
+                ends.push(length);
+            }
+        }
+        let (mut read, mut times) = (0, Vec::new());
+        let mut buffer = vec![0; 64 * 1024];
+        while read < length {
+            read += stream.read(&mut buffer).expect("more of the answer");
+            let now = Instant::now();
+            while times.len() < ends.len() && ends[times.len()] <= read {
+                times.push(now);
+            }
+        }
+        times
+    }
+}
+
+fn turn(tokens: usize) -> Turn {
+    match Reply::turn((0..tokens).map(|_| say(TOKEN))) {
+        Reply::Turn(turn) => turn,
+        other => panic!("{other:?} is no turn"),
+    }
+}
+
+/// Answers every question on a connection.
+fn answer(stream: TcpStream, parts: &[Vec<u8>], pace: Pace, note: &Sender<Vec<Instant>>) {
+    stream.set_nodelay(true).expect("an option");
+    let mut writing = stream.try_clone().expect("another handle");
+    let mut reading = BufReader::new(stream);
+    while hear(&mut reading).is_some() {
+        let mut times = Vec::with_capacity(parts.len());
+        for part in parts {
+            if let Pace::Every(pause) = pace {
+                thread::sleep(pause);
+            }
+            times.push(Instant::now());
+            writing.write_all(part).expect("the client reads");
+        }
+        note.send(times).expect("somebody measures");
+    }
+}
+
+/// Reads a question; nothing when the client has closed the connection.
+fn hear(reading: &mut BufReader<TcpStream>) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reading.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    reading.read_exact(&mut vec![0; length]).ok()
+}
