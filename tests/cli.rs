@@ -2,6 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
 
+#[path = "support/model/mod.rs"]
+mod model;
 #[path = "support/schemas.rs"]
 mod schemas;
 #[path = "support/skip.rs"]

@@ -1,6 +1,7 @@
 //! The commands of the documentation, as they are written there.
 
 use super::home::{Home, Running};
+use super::model::{ModelServer, Reply, Speaks};
 
 const HEADLESS: &str = include_str!("../../docs/headless.md");
 
@@ -26,6 +27,23 @@ fn every_command_for_a_ci_system_works() {
         }
     }
     assert_eq!(count, 5);
+}
+
+#[test]
+fn a_task_for_a_model_needs_variables_alone() {
+    let home = Home::new();
+    home.write("Makefile", "test:\n\ttrue\n");
+    let server = ModelServer::start();
+    server.script([Reply::says("They pass.")]);
+    let scripts = fences(HEADLESS, "bash");
+    assert_eq!(scripts.len(), 1, "{scripts:?}");
+    let place = format!("export SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
+    shell(&home, &format!("set -e\n{place}\n{}", scripts[0]));
+    let asked = server.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
+    assert_eq!(
+        (&asked.body["model"], &*asked.headers["authorization"]),
+        (&"gpt-x".into(), "Bearer the-secret")
+    );
 }
 
 /// Every key that may stand in the file stands in its example, and the example is right.

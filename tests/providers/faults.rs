@@ -16,7 +16,7 @@ pub(crate) async fn a_wrong_key_is_told_with_what_to_set(dialect: Dialect) {
     let variable = key_variable(dialect.name());
     let head = format!("{} refuses the key from {variable} (401): bad key; set {variable}", dialect.name());
     assert!(error.message.starts_with(&head), "{error}");
-    assert!(error.message.contains("keys.toml"), "{error}");
+    assert!(error.message.contains("push config key"), "{error}");
     assert!(error.detail.unwrap().contains("authentication_error"));
 }
 
