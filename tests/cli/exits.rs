@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use nix::sys::signal::Signal;
 
 use super::home::{Home, is_alive, until};
+use super::model::{ModelServer, Reply, call};
 
 #[test]
 fn a_run_ends_with_what_became_of_it() {
@@ -42,6 +43,32 @@ fn a_message_without_a_step_says_what_is_missing() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.contains("provider_not_configured") && said.out.contains("`$ `"), "{said:?}");
     assert_eq!(said.out.matches("no model").count(), 1, "said twice: {said:?}");
+}
+
+#[test]
+fn headless_a_model_is_denied_what_it_wants_and_yes_raises_no_budget() {
+    let home = Home::new();
+    let server = ModelServer::start();
+    server.usually(Reply::turn([call("c", "sandbox_exec", "{\"command\":\"echo x >> ran\"}")]));
+    let run = |flags: &[&str]| {
+        let words = ["run", "--headless", "--json", "--provider", "ollama", "--model", "m"];
+        let words: Vec<&str> = words.into_iter().chain(flags.iter().copied()).chain(["Go."]).collect();
+        home.push_with(&words, &[("OLLAMA_HOST", &server.url())], "")
+    };
+    let said = run(&[]);
+    let result = said.json();
+    assert_eq!((said.code, result["outcome"].as_str()), (Some(3), Some("denied")), "{said:?}");
+    assert_eq!(
+        (&result["denials"][0]["kind"], &result["denials"][0]["summary"]),
+        (&"exec".into(), &"echo x >> ran".into())
+    );
+    assert_eq!(home.read("ran"), "");
+    let said = run(&["--yes", "--max-turns", "2"]);
+    let result = said.json();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!((&result["reason"], &result["denials"][0]["kind"]), (&"budget".into(), &"budget".into()));
+    assert_eq!(home.read("ran"), "x\nx\n");
+    assert_eq!(result["usage"]["models"], serde_json::json!(["m"]));
 }
 
 #[test]
