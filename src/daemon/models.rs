@@ -25,8 +25,11 @@ pub struct House {
     home: PathBuf,
     keys: Keys,
     limits: Limits,
-    current: Mutex<Option<(BTreeMap<String, ProviderSettings>, Arc<Models>)>>,
+    current: Mutex<Option<Configured>>,
 }
+
+/// The models of a configuration.
+type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
 
 impl House {
     /// Knows where the configuration and the keys are; nothing is read yet.
