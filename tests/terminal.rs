@@ -318,7 +318,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     terminal.until("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
     let screen = terminal.until("  It was old.\ngo ahead? [y/n]");
-    assert!(screen.contains("  1 files changed, 1 insertions, 0 deletions\n"), "{screen}");
+    assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
     assert!(screen.contains("  note.txt (+1 -0)\n  Say new\n"), "{screen}");
     terminal.type_line("n");
     let screen = terminal.until("done 3");

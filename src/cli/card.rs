@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::console::{Palette, Style};
-use super::phrase::{asked, field};
+use super::phrase::{asked, extent, field};
 use super::plain::{plain, plain_line};
 use super::returned::changed;
 
@@ -78,14 +78,7 @@ fn difference(details: &Value, palette: Palette) -> String {
 }
 
 fn commit(payload: &Value, details: &Value, palette: Palette) -> String {
-    let number = |name: &str| details.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let counts = format!(
-        "{} files changed, {} insertions, {} deletions",
-        number("filesChanged"),
-        number("insertions"),
-        number("deletions")
-    );
-    let mut text = line(&counts);
+    let mut text = line(&extent(details));
     let files = details.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for file in files.iter().take(FILES) {
         text += &format!("  {}\n", palette.paint(Style::Faint, &plain_line(&changed(file))));
@@ -129,7 +122,7 @@ mod tests {
             "deletions": 1, "files": ["a\u{1b}[2J", {"path": "b", "insertions": 3, "deletions": 1}], "message": "Add\n\nBecause.\n"}});
         assert_eq!(
             card(&payload, "Add", Palette::Plain),
-            "  2 files changed, 3 insertions, 1 deletions\n  a\n  b (+3 -1)\n  Add\n  \n  Because.\n"
+            "  2 files changed, 3 insertions, 1 deletion\n  a\n  b (+3 -1)\n  Add\n  \n  Because.\n"
         );
     }
 

@@ -108,6 +108,19 @@ pub(super) fn lost(payload: &Value) -> String {
     format!("events {first} to {last} are missing: {why}")
 }
 
+/// Returns a number of things as people say it.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// Returns how much a commit changes.
+pub(super) fn extent(object: &Value) -> String {
+    let number = |name: &str| object.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let files = count(number("filesChanged"), "file");
+    let (more, less) = (count(number("insertions"), "insertion"), count(number("deletions"), "deletion"));
+    format!("{files} changed, {more}, {less}")
+}
+
 /// Returns a number of bytes as people say it.
 pub(super) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -130,6 +143,12 @@ mod tests {
             [0, 1023, 1024, 1536, 5 << 20].map(size),
             ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB"]
         );
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        let extent = extent(&serde_json::json!({"filesChanged": 1, "insertions": 2, "deletions": 0}));
+        assert_eq!(extent, "1 file changed, 2 insertions, 0 deletions");
     }
 
     #[test]

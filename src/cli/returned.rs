@@ -5,11 +5,12 @@
 
 use serde_json::Value;
 
-use super::phrase::field;
+use super::phrase::{extent, field};
 
 /// Returns a result of a tool in lines.
 pub(super) fn readable(text: &str) -> String {
-    let Ok(Value::Object(parts)) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    let Ok(whole) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    let Some(parts) = whole.as_object() else { return text.to_owned() };
     let list = |name: &str| parts.get(name).and_then(Value::as_array);
     let word = |name: &str| parts.get(name).and_then(Value::as_str);
     let mut lines: Vec<String> = if let Some(entries) = list("entries") {
@@ -25,9 +26,7 @@ pub(super) fn readable(text: &str) -> String {
         lines
     } else if let (Some(branch), Some(commit)) = (word("branch"), word("commit")) {
         let short: String = commit.chars().take(12).collect();
-        let number = |name: &str| parts.get(name).and_then(Value::as_u64).unwrap_or_default();
-        let (files, more, less) = (number("filesChanged"), number("insertions"), number("deletions"));
-        vec![format!("{short} on {branch}: {files} files changed, {more} insertions, {less} deletions")]
+        vec![format!("{short} on {branch}: {}", extent(&whole))]
     } else if let Some(files) = list("files") {
         files.iter().map(changed).collect()
     } else {
@@ -102,7 +101,7 @@ mod tests {
             ),
             (
                 json!({"branch": "main", "commit": "70605a5997778f779641", "filesChanged": 1, "insertions": 2, "deletions": 3}),
-                "70605a599777 on main: 1 files changed, 2 insertions, 3 deletions",
+                "70605a599777 on main: 1 file changed, 2 insertions, 3 deletions",
             ),
         ] {
             assert_eq!(readable(&parts.to_string()), lines);

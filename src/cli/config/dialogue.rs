@@ -2,6 +2,7 @@
 //!
 //! It writes nothing: what was chosen is handed back, or nothing when somebody left.
 
+use crate::cli::phrase::count;
 use crate::config::file::edit::Change;
 use crate::config::settings::{NO_MODEL, ProviderKind, Settings};
 use crate::provider::keys::Key;
@@ -80,7 +81,7 @@ async fn provider(talk: &mut impl Talk, known: &Known) -> Option<String> {
 
 fn about(name: &str, known: &Known) -> String {
     match (name, &known.ollama) {
-        ("ollama", Some(models)) => format!("runs here, with {} models", models.len()),
+        ("ollama", Some(models)) => format!("runs here, with {}", count(models.len() as u64, "model")),
         ("ollama", None) => "models on this machine; none runs now".to_owned(),
         ("openai", _) => "OpenAI, or any server that speaks chat completions".to_owned(),
         ("anthropic", _) => "Anthropic".to_owned(),
