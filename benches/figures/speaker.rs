@@ -95,7 +95,12 @@ impl Speaker {
 fn turn(tokens: usize) -> Turn {
     match Reply::turn((0..tokens).map(|_| say(TOKEN))) {
         Reply::Turn(turn) => turn,
-        other => panic!("{other:?} is no turn"),
+        Reply::Plain { .. }
+        | Reply::NotHttp
+        | Reply::Never
+        | Reply::HeadOnly
+        | Reply::HangUp
+        | Reply::Reset => panic!("steps are a turn"),
     }
 }
 

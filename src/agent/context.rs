@@ -183,7 +183,10 @@ impl Context {
         if intention.purpose != Purpose::Work || intention.tool == RAISE_BUDGET {
             return;
         }
-        self.pending.pop_front_if(|next| next.tool == intention.tool && next.args == intention.args);
+        let is_it = |next: &Wanted| next.tool == intention.tool && next.args == intention.args;
+        if self.pending.front().is_some_and(is_it) {
+            self.pending.pop_front();
+        }
         let call = Call {
             id: intention.call.clone(),
             tool: intention.tool.clone(),

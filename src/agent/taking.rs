@@ -73,10 +73,7 @@ impl Taking {
         acts.push(match (&end.stop, calls.is_empty()) {
             (_, false) => Act::Use(end, calls),
             (Stop::Done | Stop::Calls, true) if spoke => Act::Finish(Some(end), success(&self.last)),
-            (Stop::Done | Stop::Calls, true) => match self.again(empty()) {
-                Act::Finish(_, finish) => Act::Finish(Some(end), finish),
-                other => other,
-            },
+            (Stop::Done | Stop::Calls, true) => self.again(empty(), Some(end)),
             (Stop::Length, true) => Act::Finish(Some(end), failed("MODEL_LENGTH", LENGTH)),
             (Stop::Refused, true) => Act::Finish(Some(end), failed("MODEL_REFUSED", REFUSED)),
             (Stop::Other(word), true) => {
@@ -96,17 +93,17 @@ impl Taking {
         }
         // Before anything has come, asking again was tried already.
         if std::mem::take(&mut self.begun) && error.retryable {
-            return self.again(error);
+            return self.again(error, None);
         }
         Act::Finish(None, gave_up(error))
     }
 
-    fn again(&mut self, error: ModelError) -> Act {
+    fn again(&mut self, error: ModelError, end: Option<TurnEnd>) -> Act {
         self.begun = false;
         self.speaking = false;
         self.tries += 1;
         if self.tries > TRIES {
-            return Act::Finish(None, gave_up(error));
+            return Act::Finish(end, gave_up(error));
         }
         let pause = error.retry_after.unwrap_or(PAUSE * (1 << self.tries.min(6)));
         Act::AskAgain(error, pause)

@@ -25,11 +25,11 @@ pub struct House {
     home: PathBuf,
     keys: Keys,
     limits: Limits,
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<Configured>>,
 }
 
-/// What was configured when the models were last made, and they.
-type Current = (BTreeMap<String, ProviderSettings>, Arc<Models>);
+/// The models of a configuration.
+type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
 
 impl House {
     /// Knows where the configuration and the keys are; nothing is read yet.

@@ -136,14 +136,14 @@ async fn the_files_belong_to_their_owner_alone() {
 #[tokio::test]
 async fn a_session_that_was_killed_on_its_way_to_its_first_answer_has_lost_nothing() {
     let options = Options { boot: 7, ..Options::default() };
-    let place = Place::with(options.clone());
+    let place = Place::with(options);
     place.history("s1", &[(1, 3)]).await;
     let before = std::fs::read(place.dir.path().join(MARKS)).expect("the marks");
     let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
     place.commit(synced(create)).await.expect("kept");
     // As they were when the process was killed: the commit is on disk, and its mark is not raised.
     std::fs::write(place.dir.path().join(MARKS), before).expect("the marks of a moment ago");
-    let place = place.killed(options.clone());
+    let place = place.killed(options);
     assert_eq!(place.shape("s2").await, [(1, 1)]);
     assert!(place.journal.load("s2".into()).await.expect("a session").expect("it is there").holes.is_empty());
     // And so it is in the lives that follow.
@@ -155,7 +155,7 @@ async fn a_session_that_was_killed_on_its_way_to_its_first_answer_has_lost_nothi
 #[tokio::test]
 async fn a_session_whose_mark_is_cut_off_counts_as_shortened() {
     let options = Options { boot: 7, ..Options::default() };
-    let place = Place::with(options.clone());
+    let place = Place::with(options);
     place.history("s1", &[(1, 3)]).await;
     let create = Batch { reserve: Some(Seq::new(4_096)), block: Some(block(1, 1)), ..created("s2") };
     place.commit(synced(create)).await.expect("kept");
