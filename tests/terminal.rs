@@ -311,7 +311,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
     assert!(
-        screen.contains("1 insertions, 1 deletions\n") && screen.contains("  -old\n  +new\n"),
+        screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new\n"),
         "{screen}"
     );
     terminal.type_line("y");

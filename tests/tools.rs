@@ -89,7 +89,7 @@ async fn the_question_of_a_change_shows_the_difference_or_says_why_there_is_none
     assert_eq!(hopeless.kind, FaultKind::NoMatch);
     let write =
         stage.question("sandbox_write_file", json!({ "path": "new/f", "content": "x\n" })).await.unwrap();
-    assert_eq!(write.summary, "create new/f: 1 insertions, 0 deletions");
+    assert_eq!(write.summary, "create new/f: 1 insertion, 0 deletions");
     assert!(!stage.path("new").exists());
     assert_eq!(fs::read_to_string(stage.path("f")).unwrap(), "one\ntwo\n");
     let outside =

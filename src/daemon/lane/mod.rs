@@ -5,6 +5,7 @@
 //! lane never waits for anybody who may be waiting for it.
 
 mod batch;
+mod conversation;
 mod execute;
 mod input;
 mod leaving;

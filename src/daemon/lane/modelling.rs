@@ -10,21 +10,21 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::conversation;
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
-use crate::adapter::push::record;
 use crate::agent::compaction::{self, Measure, Window};
 use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::gave_up;
-use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, policy};
+use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, grouping, policy};
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
 use crate::kernel::event::{Budget, Compaction, Fault, Outcome, Purpose, Taken, Used, Wanted};
 use crate::kernel::gate;
-use crate::kernel::id::{Json, MessageId, Seq, SessionId};
+use crate::kernel::id::{Json, Seq, SessionId};
 use crate::provider::error::{Kind, ModelError};
 use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
@@ -66,7 +66,7 @@ impl Table {
             Ok(settings) => settings,
             Err(error) => return Err((failed("INVALID_CONFIGURATION", error.to_string()), reports)),
         };
-        let context = match conversation(&asking, turn).await {
+        let context = match conversation::read(&asking.world.journal, &asking.session, turn).await {
             Ok(context) => context,
             Err(message) => return Err((failed("INTERNAL_ERROR", message), reports)),
         };
@@ -87,7 +87,7 @@ impl Table {
         }
         let pending: Vec<Wanted> = self.context.pending().cloned().collect();
         if !pending.is_empty() {
-            let (now, _) = group(pending);
+            let (now, _) = grouping::split(pending);
             self.want(now).await?;
             return self.reports.turn_done().await;
         }
@@ -134,7 +134,7 @@ impl Table {
 
     /// Asks for a turn until it is whole.
     async fn converse(&mut self, turn: &Turn, ready: &Ready) -> Result<(), Gone> {
-        let whole = whole_texts(turn);
+        let whole = conversation::whole_texts(turn);
         let mut taking = Taking::default();
         let mut request = self.request(ready).await;
         let mut results = Results::Whole;
@@ -200,7 +200,7 @@ impl Table {
             Act::EndText => self.reports.done_saying().await?,
             Act::Use(end, calls) => {
                 let wanted = calls.into_iter().map(|call| self.safe_wanted(call)).collect();
-                let (now, pending) = group(wanted);
+                let (now, pending) = grouping::split(wanted);
                 self.taken(&end, ready, pending).await?;
                 self.want(now).await?;
                 self.reports.turn_done().await?;
@@ -406,50 +406,6 @@ enum Heard {
     TooLong,
 }
 
-/// Splits calls into those that can begin now and those that wait: what only looks goes side by side, anything else alone.
-fn group(mut calls: Vec<Wanted>) -> (Vec<Wanted>, Vec<Wanted>) {
-    let looks = |call: &Wanted| {
-        tools::parse(&call.tool, call.args.as_str()).map_or(true, |request| !request.writes())
-    };
-    let together = calls.iter().take(TOGETHER).take_while(|call| looks(call)).count().max(1);
-    let rest = calls.split_off(together.min(calls.len()));
-    (calls, rest)
-}
-
-/// Folds the conversation from the journal.
-async fn conversation(asking: &Asking, turn: &Turn) -> Result<Context, String> {
-    let mut context = Context::default();
-    let mut seen = Seq::new(turn.context_from.number().saturating_sub(1));
-    loop {
-        let page = asking
-            .world
-            .journal
-            .page(asking.session.clone(), seen, PAGE_BYTES)
-            .await
-            .map_err(|error| format!("the conversation cannot be read: {error}"))?;
-        for line in page.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
-            let event = record::decode_event(line)
-                .map_err(|error| format!("the conversation cannot be read: {error}"))?;
-            if event.seq > turn.last_seq {
-                return Ok(context);
-            }
-            if event.seq > seen {
-                seen = event.seq;
-                context.fold(&event);
-            }
-        }
-        if !page.more {
-            return Ok(context);
-        }
-    }
-}
-
-/// The messages of the run as they were sent.
-fn whole_texts(turn: &Turn) -> BTreeMap<MessageId, String> {
-    let steers = turn.steers.iter().map(|(_, steering)| (steering.message.clone(), steering.text.clone()));
-    steers.chain([(turn.message.clone(), turn.text.clone())]).collect()
-}
-
 /// Estimates what is told with every request.
 fn fixed_tokens(request: &Request) -> u64 {
     let tools: usize = request
@@ -490,7 +446,3 @@ const TURNS: u64 = 200;
 const INSTRUCTIONS: &str = "AGENTS.md";
 /// How much of it is told.
 const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
-/// How much of a journal is read at once.
-const PAGE_BYTES: usize = 256 * 1024;
-/// How many calls go side by side.
-const TOGETHER: usize = 8;

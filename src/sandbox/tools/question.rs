@@ -105,13 +105,20 @@ fn of_files(files: &[Planned], site: &Site) -> Parts {
         [Planned { after: None, .. }] => "delete",
         _ => "change",
     };
-    let summary = format!("{verb} {what}: {insertions} insertions, {deletions} deletions");
+    let summary =
+        format!("{verb} {what}: {}, {}", counted(insertions, "insertion"), counted(deletions, "deletion"));
     let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let details = json!({
         "path": path, "files": names, "filesChanged": files.len(), "insertions": insertions,
         "deletions": deletions, "bytes": bytes, "diff": diff, "diffTruncated": truncated,
     });
     ("write", format!("Approve writing {what}"), summary, details)
+}
+
+/// A number with its noun.
+fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// How many lines a change adds and takes away.
@@ -158,7 +165,7 @@ mod tests {
         let file = planned("f", Some("one\ntwo\nthree\n"), Some("one\n2\n2b\nthree\n"));
         let (_, title, summary, details) = of_files(&[file], &site);
         assert_eq!(title, "Approve writing f");
-        assert_eq!(summary, "change f: 2 insertions, 1 deletions");
+        assert_eq!(summary, "change f: 2 insertions, 1 deletion");
         let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
         assert_eq!((&details["diff"], &details["diffTruncated"]), (&json!(diff), &json!(false)));
         assert_eq!(details["path"], "f");
@@ -171,7 +178,7 @@ mod tests {
         let files = [planned("new", None, Some("a\n")), planned("old", Some("b\n"), None)];
         let (_, title, summary, details) = of_files(&files, &site);
         assert_eq!(title, "Approve writing 2 files");
-        assert_eq!(summary, "change 2 files: 1 insertions, 1 deletions");
+        assert_eq!(summary, "change 2 files: 1 insertion, 1 deletion");
         assert_eq!(details["files"], json!(["new", "old"]));
         assert_eq!(details["diff"].as_str().unwrap(), "--- /dev/null\n+++ new\n@@ -0,0 ");
         assert_eq!(details["diffTruncated"], true);
