@@ -93,15 +93,9 @@ impl Speaker {
 }
 
 fn turn(tokens: usize) -> Turn {
-    match Reply::turn((0..tokens).map(|_| say(TOKEN))) {
-        Reply::Turn(turn) => turn,
-        Reply::Plain { .. }
-        | Reply::NotHttp
-        | Reply::Never
-        | Reply::HeadOnly
-        | Reply::HangUp
-        | Reply::Reset => panic!("steps are a turn"),
-    }
+    let reply = Reply::turn((0..tokens).map(|_| say(TOKEN)));
+    let Reply::Turn(turn) = reply else { panic!("{reply:?} is no turn") };
+    turn
 }
 
 /// Answers every question on a connection.
