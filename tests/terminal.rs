@@ -310,10 +310,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     let screen = terminal.until("go ahead? [y/n]");
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
-    assert!(
-        screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new\n"),
-        "{screen}"
-    );
+    assert!(screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new\n"), "{screen}");
     terminal.type_line("y");
     terminal.until("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
