@@ -113,6 +113,15 @@ impl Context {
         self.pending.iter()
     }
 
+    /// Returns what the model said last.
+    pub fn last_said(&self) -> &str {
+        let texts = self.items.iter().rev().filter_map(|item| match &item.said {
+            Said::Assistant { text, .. } => Some(text.trim()),
+            Said::User { .. } => None,
+        });
+        texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
     /// Returns the conversation for a request, with the texts of messages as they were sent where they are given.
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: Results) -> Vec<Entry> {
         let summary = self.summary.as_ref().map(|summary| Entry::User(format!("{SUMMARY}\n\n{summary}")));
@@ -121,7 +130,12 @@ impl Context {
             let trimmed = results == Results::Trimmed && at < newest;
             item.said.entries(whole, trimmed)
         });
-        summary.into_iter().chain(items).collect()
+        let mut entries: Vec<_> = summary.into_iter().chain(items).collect();
+        // Servers take words of the model at the end for the beginning of its next ones.
+        if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
+            entries.push(Entry::User(RESTARTED.to_owned()));
+        }
+        entries
     }
 
     /// Estimates how many tokens the conversation has, besides `fixed` that are told every time.
@@ -334,6 +348,9 @@ const fn tokens_of(bytes: usize) -> u64 {
     bytes as u64 / 4 + 8
 }
 
+/// What a model is told that had said its last words when the daemon was restarted.
+const RESTARTED: &str =
+    "[The daemon was restarted. If everything is done, say so in one sentence; otherwise go on.]";
 /// What stands before a summary.
 const SUMMARY: &str = "Summary of the conversation so far, which is not repeated word by word:";
 /// How many of the newest steps are told whole when results are trimmed.

@@ -56,7 +56,8 @@ fn a_text_that_was_cut_and_said_again_counts_once() {
         context.fold(&event(4, EventKind::Said { text: "the whole".into() }));
         context.fold(&taken(5, Vec::new()));
         let entries = context.entries(&BTreeMap::new(), Results::Whole);
-        assert_eq!(kinds(&entries), ["user: go", "assistant: the whole +0"]);
+        assert_eq!(kinds(&entries)[..2], ["user: go", "assistant: the whole +0"]);
+        assert_eq!(context.last_said(), "the whole");
     }
 }
 
@@ -90,6 +91,23 @@ fn calls_that_wait_are_taken_off_when_they_are_intended() {
     assert_eq!(context.pending().count(), 1, "a restart does not forget them");
     context.fold(&ended(6, RunOutcome::Denied));
     assert_eq!(context.pending().count(), 0);
+}
+
+#[test]
+fn a_conversation_never_ends_with_words_of_the_model() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    said(&mut context, 2, "done", None);
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert!(
+        matches!(entries.last(), Some(Entry::User(text)) if text.starts_with("[The daemon was restarted"))
+    );
+    said(&mut context, 12, "reading", Some("r"));
+    assert_eq!(
+        kinds(&context.entries(&BTreeMap::new(), Results::Whole)).len(),
+        4,
+        "a result may be the last"
+    );
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct Turn {
     pub done: u32,
     /// How the last call ended.
     pub last: Option<Settlement>,
+    /// Whether acceptance checks have begun: the provider had said that everything is done, and a restart has forgotten it.
+    pub checking: bool,
     /// What the run may use before somebody is asked.
     pub budget: Budget,
     /// What it has used.

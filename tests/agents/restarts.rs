@@ -1,8 +1,11 @@
 //! A daemon that is killed and comes back, in every moment of a model's work.
 
+use std::fs;
+
 use serde_json::json;
 
-use crate::bench::{Bench, using, wants};
+use crate::bench::{Bench, git, using, wants};
+use crate::daemon::wait_until;
 use crate::model::{Delivery, Reply, Spent, say};
 
 #[test]
@@ -156,6 +159,76 @@ fn what_was_steered_and_queued_is_heard_after_a_restart() {
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Two.");
     assert_eq!(bench.told(1).last().unwrap()["content"], "mind the gap");
     assert_eq!(bench.told(2).last().unwrap()["content"], "second");
+}
+
+#[test]
+fn a_commit_that_waited_over_a_restart_can_be_denied_and_the_run_cancelled() {
+    for (settle, outcome, code) in [("deny", "denied", 3), ("cancel", "cancelled", 2)] {
+        let mut bench = Bench::new();
+        fs::write(bench.cwd().join("new"), "x").expect("a file");
+        bench.server.script([wants("Commit.", "sandbox_git_commit", json!({"message": "m", "all": true}))]);
+        let (mut client, session) = bench.begin("commit");
+        let asked = client.event_of("approval_required");
+        bench.daemon.kill();
+        bench.daemon.revive();
+        let mut client = back(&bench, &session);
+        if settle == "deny" {
+            client.decide(&asked, "deny");
+        } else {
+            client.get("cancel_run", json!({"sessionId": session}));
+        }
+        let over = client.event_of("run_complete");
+        assert_eq!(
+            (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
+            (&json!(outcome), &json!(code))
+        );
+        let log = git(&bench.cwd(), &["log", "--format=%s"]);
+        assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");
+    }
+}
+
+#[test]
+fn a_check_that_was_cut_by_a_restart_is_asked_about_and_still_decides() {
+    let mut bench = Bench::new();
+    bench.server.script([Reply::says("I did nothing.")]);
+    let (mut client, session) = bench.session();
+    let check = "echo checking; test -e go || exec sleep 1000; exit 1";
+    let criteria = json!([{"id": "check", "check": check}]);
+    client.get(
+        "send_user_message",
+        json!({"sessionId": session, "text": "fix it", "acceptanceCriteria": criteria}),
+    );
+    client.event_of("tool_output");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    fs::write(bench.cwd().join("go"), "").expect("a word to the check");
+    let mut client = back(&bench, &session);
+    let unknown = client.event_of("approval_required");
+    assert_eq!(unknown["payload"]["kind"], "unknown_step");
+    client.decide(&unknown, "approve");
+    let over = client.event_of("run_complete");
+    assert_eq!(bench.server.seen().len(), 1, "the model had said that it was done");
+    assert_eq!(
+        (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
+        (&json!("failed"), &json!(4))
+    );
+}
+
+#[test]
+fn a_server_that_is_down_is_asked_again_after_a_restart_and_the_run_fails() {
+    let mut bench = Bench::new();
+    bench.server.usually(Reply::Never);
+    let (_, session) = bench.begin("hi");
+    wait_until("the server is asked", || !bench.server.seen().is_empty());
+    bench.daemon.kill();
+    bench.daemon.revive();
+    bench.server.usually(Reply::status(500, "{}"));
+    let mut client = back(&bench, &session);
+    let over = client.event_of("run_complete");
+    assert_eq!(
+        (&over["payload"]["reason"], &over["payload"]["headless"]["exitCodeHint"]),
+        (&json!("provider_failed"), &json!(1))
+    );
 }
 
 /// Attaches again, with what the client's shell knows.

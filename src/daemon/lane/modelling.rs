@@ -17,7 +17,7 @@ use crate::agent::compaction::{self, Measure, Window};
 use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
-use crate::agent::taking::gave_up;
+use crate::agent::taking::{gave_up, success};
 use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, grouping, policy};
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
@@ -81,6 +81,9 @@ impl Table {
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
+        if turn.checking {
+            return self.reports.finish(success(self.context.last_said())).await;
+        }
         let budget = self.budget(turn);
         if let Some(breach) = Breach::find(&budget, &turn.spent) {
             return self.ask_for_more(&breach).await;

@@ -271,6 +271,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         steers: run.steers.clone(),
         done: run.done,
         last: run.last.clone(),
+        checking: !run.checks.is_empty(),
         budget: run.budget,
         spent: run.spent,
         context_from: state.context_from,

@@ -251,6 +251,7 @@ mod tests {
             steers: Vec::new(),
             done,
             last,
+            checking: false,
             budget: Budget::default(),
             spent: Spent::default(),
             context_from: Seq::ZERO,
