@@ -4,7 +4,7 @@
 //! secret does not, and a run that needs it says so instead of running something else.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
@@ -22,7 +22,9 @@ use crate::redact::{self, Redactor};
 #[derive(Default)]
 pub(super) struct Memory {
     /// What was brought last.
-    environment: watch::Sender<Option<Arc<Environment>>>,
+    environment: Option<Arc<Environment>>,
+    /// Where a run hears of it that waits for one; hardly any session ever has it.
+    told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
     /// What the active run has, where another was brought since it began.
     of_run: Option<(RunId, Arc<Environment>)>,
     redactor: Redactor,
@@ -59,7 +61,7 @@ impl Memory {
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
         // Clients send the same one with every message, and finding its secrets takes a moment.
-        if self.environment.borrow().as_ref() == Some(&environment) {
+        if self.environment.as_ref() == Some(&environment) {
             return;
         }
         let variables = environment.variables().iter();
@@ -70,7 +72,10 @@ impl Memory {
         let surplus = self.secrets.len().saturating_sub(SECRETS);
         self.secrets.drain(..surplus);
         self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
-        let before = self.environment.send_replace(Some(environment));
+        if let Some(told) = self.told.get() {
+            told.send_replace(Some(Arc::clone(&environment)));
+        }
+        let before = self.environment.replace(environment);
         if let (Some(active), Some(before), None) = (&state.run, before, &self.of_run) {
             self.of_run = Some((active.id.clone(), before));
         }
@@ -80,12 +85,12 @@ impl Memory {
     pub(super) fn environment(&self, run: &RunId) -> Option<Arc<Environment>> {
         let own =
             self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
-        own.or_else(|| self.environment.borrow().clone())
+        own.or_else(|| self.environment.clone())
     }
 
     /// Returns where it is heard that a client has brought its environment.
     pub(super) fn brought(&self) -> watch::Receiver<Option<Arc<Environment>>> {
-        self.environment.subscribe()
+        self.told.get_or_init(|| watch::Sender::new(self.environment.clone())).subscribe()
     }
 
     pub(super) const fn redactor(&self) -> &Redactor {
