@@ -186,16 +186,16 @@ mod tests {
 
     #[test]
     fn a_project_is_its_repository_and_never_the_home() {
-        let repository = |folder: &Path| folder == Path::new("/home/ann/work/app");
+        let repository = |folder: &Path| folder == Path::new("/home/ann/code/app");
         let found = |place: &'static str, home: &str| folders(Path::new(place), Path::new(home), &repository);
         let paths = |list: &[&'static str]| list.iter().map(|path| Path::new(*path)).collect::<Vec<_>>();
         assert_eq!(
-            found("/home/ann/work/app/src", "/home/ann"),
-            paths(&["/home/ann/work/app/src", "/home/ann/work/app"])
+            found("/home/ann/code/app/src", "/home/ann"),
+            paths(&["/home/ann/code/app/src", "/home/ann/code/app"])
         );
-        assert_eq!(found("/home/ann/work", "/home/ann"), paths(&["/home/ann/work"]));
+        assert_eq!(found("/home/ann/code", "/home/ann"), paths(&["/home/ann/code"]));
         assert_eq!(found("/home/ann", "/home/ann"), paths(&[]));
-        assert_eq!(found("/home/ann/work/app", "/home/ann/work/app"), paths(&[]));
+        assert_eq!(found("/home/ann/code/app", "/home/ann/code/app"), paths(&[]));
         assert_eq!(found("/srv/x", "/home/ann"), paths(&["/srv/x"]));
     }
 
