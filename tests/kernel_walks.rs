@@ -6,6 +6,8 @@
 
 #[path = "support/random.rs"]
 mod random;
+#[path = "kernel_walks/world.rs"]
+mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +26,7 @@ use pushd::kernel::session::{Input, Missing, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
 use random::Random;
+use world::{finish, settlement};
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
@@ -393,147 +396,11 @@ impl Walk {
         assert!(seq <= self.reserved, "an unreserved number, {what}");
         self.newest = seq;
     }
-
-    /// What the outside world will report for an effect.
-    fn owe(&mut self, effect: Effect, what: &str) {
-        let (run, report) = match effect {
-            Effect::Turn(turn) => (turn.run.clone(), self.provider_answer()),
-            Effect::Check { run, index, criterion: _ } => {
-                (run, Report::Call(Box::new(self.call(Purpose::Check(index)))))
-            }
-            Effect::Execute { run, intention } => {
-                let times = self.executed.entry(intention.call.clone()).or_default();
-                *times += 1;
-                assert!(*times <= self.allowed[&intention.call], "executed without being asked to, {what}");
-                let ending = if self.random.one_in(3) { Ending::Failed } else { Ending::Done };
-                (
-                    run,
-                    Report::Settled(Box::new(settlement(intention.call.clone(), intention.purpose, ending))),
-                )
-            }
-            Effect::Stop(run) => {
-                let left = self.random.one_in(9).then(|| "pid 1".to_owned());
-                (run, Report::Stopped { left })
-            }
-            other => panic!("unexpected {other:?}, {what}"),
-        };
-        if matches!(report, Report::Call(_) | Report::Compacted(_)) {
-            self.owed.push(Input::Report { run: run.clone(), report: Report::TurnDone });
-        }
-        if matches!(report, Report::Call(_) | Report::Finished(_)) && self.random.one_in(2) {
-            let taken = Report::Taken(Box::new(taken(self.random.below(9))));
-            self.owed.push(Input::Report { run: run.clone(), report: taken });
-        }
-        self.owed.push(Input::Report { run, report });
-    }
-
-    fn provider_answer(&mut self) -> Report {
-        match self.random.below(6) {
-            0 if self.random.one_in(2) => {
-                let kept_from = self.newest;
-                Report::Compacted(Box::new(Compaction { summary: "s".into(), kept_from, tokens_before: 9 }))
-            }
-            0 => Report::TurnDone,
-            1 => Report::Finished(Box::new(finish(Outcome::Failed))),
-            2 => Report::Finished(Box::new(finish(Outcome::Success))),
-            _ => Report::Call(Box::new(self.call(Purpose::Work))),
-        }
-    }
-
-    fn call(&mut self, purpose: Purpose) -> CallRequest {
-        let call = CallId::new(format!("call-{}", self.mint()));
-        let of_budget = self.random.one_in(3);
-        let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| Ask {
-            gate: GateId::new(format!("gate-{}", self.mint())),
-            kind: if of_budget { gate::BUDGET } else { "exec" }.into(),
-            title: "t".into(),
-            summary: "s".into(),
-            details: Json::new("{}"),
-            choices: if of_budget { gate::budget_choices() } else { Vec::new() },
-            needed: 1 + self.random.below(2) as u32,
-        });
-        let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
-        let before = match ask {
-            Some(ask) => Before::Ask(Box::new(ask)),
-            None if purpose == Purpose::Work && self.random.one_in(9) => {
-                let (kind, message) = ("e".into(), "m".into());
-                Before::Refuse(Box::new(Fault { kind, retryable: false, message, detail: None }))
-            }
-            None => Before::Nothing,
-        };
-        CallRequest { intention, before }
-    }
-
-    fn prompt(&mut self) -> Prompt {
-        let criterion = Criterion { id: "c".into(), check: "true".into(), exit_code: 0, description: None };
-        Prompt {
-            run: RunId::new(format!("run-{}", self.mint())),
-            message: self.message(),
-            text: "do it".into(),
-            criteria: vec![criterion; self.random.below(3) as usize],
-            time_limit: self.random.one_in(4).then_some(40),
-            budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },
-            fingerprint: Fingerprint(u128::from(self.random.below(2))),
-        }
-    }
-
-    fn message(&mut self) -> MessageId {
-        MessageId::new(format!("msg-{}", self.random.below(9)))
-    }
-
-    fn vote(&mut self) -> Decide {
-        let open: Vec<_> = self.live.state().gates.keys().cloned().collect();
-        let gates = if self.random.one_in(4) { &self.gates } else { &open };
-        let gate = self.random.pick(gates).cloned().unwrap_or_else(|| GateId::new("gate-unknown"));
-        let choice = self
-            .random
-            .pick(&["run_again", "skip", "raise", "stop", "other"])
-            .map(|choice| (*choice).to_owned());
-        Decide {
-            gate,
-            run: if self.random.one_in(3) { self.some_run() } else { None },
-            decision: if self.random.one_in(3) { Decision::Deny } else { Decision::Approve },
-            choice: if self.random.one_in(2) { choice } else { None },
-            comment: None,
-        }
-    }
-
-    fn some_run(&mut self) -> Option<RunId> {
-        self.random.pick(&self.runs).cloned()
-    }
-
-    fn mint(&mut self) -> u64 {
-        self.minted += 1;
-        self.minted
-    }
 }
 
 fn private_seq(private: &pushd::kernel::command::Private) -> Seq {
     use pushd::kernel::command::Private;
     match private {
         Private::Gap { seq, .. } | Private::Snapshot { seq, .. } | Private::Deleted { seq, .. } => *seq,
-    }
-}
-
-fn taken(number: u64) -> Taken {
-    let used = Used { input: number, output: 1, cache_read: 2, cache_write: 3, cost: Some(number) };
-    let pending = vec![Wanted { tool: "t".into(), args: Json::new("{}") }];
-    Taken { model: "m".into(), used, carry: Some("c".into()), pending }
-}
-
-fn finish(outcome: Outcome) -> Finish {
-    Finish { outcome, reason: None, summary: "over".into(), fault: None }
-}
-
-fn settlement(call: CallId, purpose: Purpose, ending: Ending) -> Settlement {
-    Settlement {
-        call,
-        tool: "tool".into(),
-        purpose,
-        millis: 1,
-        ending,
-        exit_code: Some(i32::from(ending == Ending::Failed)),
-        text: String::new(),
-        fault: None,
     }
 }

@@ -11,14 +11,8 @@ use crate::model::{Delivery, Reply, Spent, say};
 #[test]
 fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
     let mut bench = Bench::new();
-    let slowly = (0..500).map(|word| say(&format!("word{word} ")));
-    let pace = Delivery::Paced(std::time::Duration::from_millis(20));
-    bench.server.script([Reply::turn(slowly).delivered(pace), Reply::says("The whole answer.")]);
-    let (mut client, session) = bench.begin("talk");
-    client.event_of("assistant_token");
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let session = in_mid_sentence(&bench);
+    let mut client = restarted(&mut bench, &session);
     let over = client.event_of("run_complete");
     assert_eq!(
         (&over["payload"]["outcome"], &over["payload"]["summary"]),
@@ -30,11 +24,7 @@ fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
 #[test]
 fn a_run_whose_key_only_the_client_knows_waits_for_a_client() {
     let mut bench = Bench::new();
-    let slowly = (0..500).map(|word| say(&format!("word{word} ")));
-    let pace = Delivery::Paced(std::time::Duration::from_millis(20));
-    bench.server.script([Reply::turn(slowly).delivered(pace), Reply::says("The whole answer.")]);
-    let (mut client, session) = bench.begin("talk");
-    client.event_of("assistant_token");
+    let session = in_mid_sentence(&bench);
     bench.daemon.kill();
     bench.daemon.revive();
     let mut watcher = bench.daemon.connect();
@@ -54,9 +44,7 @@ fn an_approval_that_waited_still_waits_and_its_tool_runs_once() {
     ]);
     let (mut client, session) = bench.begin("do it");
     let asked = client.event_of("approval_required");
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let mut client = restarted(&mut bench, &session);
     assert_eq!(client.decide(&asked, "approve")["ok"], true);
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
     assert_eq!(bench.file("done"), "once\n");
@@ -73,9 +61,7 @@ fn a_tool_of_unknown_end_becomes_a_question_and_the_model_hears_the_answer() {
     let asked = client.event_of("approval_required");
     client.decide(&asked, "approve");
     client.event_of("tool_output");
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let mut client = restarted(&mut bench, &session);
     let unknown = loop {
         let event = client.event_of("approval_required");
         if event["payload"]["kind"] == "unknown_step" {
@@ -104,9 +90,7 @@ fn calls_that_waited_for_others_are_not_forgotten() {
     ]);
     let (mut client, session) = bench.begin("do both");
     let first = client.event_of("approval_required");
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let mut client = restarted(&mut bench, &session);
     client.decide(&first, "approve");
     let second = loop {
         let event = client.event_of("approval_required");
@@ -132,9 +116,7 @@ fn a_budget_that_was_asked_about_is_still_asked_about() {
     client
         .get("send_user_message", json!({"sessionId": session, "text": "go", "budget": {"maxTokens": 400}}));
     let asked = client.event_of("approval_required");
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let mut client = restarted(&mut bench, &session);
     client.decide(&asked, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
 }
@@ -151,9 +133,7 @@ fn what_was_steered_and_queued_is_heard_after_a_restart() {
     let asked = client.event_of("approval_required");
     client.get("steer", json!({"sessionId": session, "text": "mind the gap"}));
     client.get("queue_message", json!({"sessionId": session, "text": "second"}));
-    bench.daemon.kill();
-    bench.daemon.revive();
-    let mut client = back(&bench, &session);
+    let mut client = restarted(&mut bench, &session);
     client.decide(&asked, "approve");
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "One.");
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Two.");
@@ -169,9 +149,7 @@ fn a_commit_that_waited_over_a_restart_can_be_denied_and_the_run_cancelled() {
         bench.server.script([wants("Commit.", "sandbox_git_commit", json!({"message": "m", "all": true}))]);
         let (mut client, session) = bench.begin("commit");
         let asked = client.event_of("approval_required");
-        bench.daemon.kill();
-        bench.daemon.revive();
-        let mut client = back(&bench, &session);
+        let mut client = restarted(&mut bench, &session);
         if settle == "deny" {
             client.decide(&asked, "deny");
         } else {
@@ -229,6 +207,23 @@ fn a_server_that_is_down_is_asked_again_after_a_restart_and_the_run_fails() {
         (&over["payload"]["reason"], &over["payload"]["headless"]["exitCodeHint"]),
         (&json!("provider_failed"), &json!(1))
     );
+}
+
+/// Begins a run whose model is cut in the middle of a sentence and has a whole answer for the next time.
+fn in_mid_sentence(bench: &Bench) -> String {
+    let slowly = (0..500).map(|word| say(&format!("word{word} ")));
+    let pace = Delivery::Paced(std::time::Duration::from_millis(20));
+    bench.server.script([Reply::turn(slowly).delivered(pace), Reply::says("The whole answer.")]);
+    let (mut client, session) = bench.begin("talk");
+    client.event_of("assistant_token");
+    session
+}
+
+/// Kills the daemon, brings it back, and attaches again.
+fn restarted(bench: &mut Bench, session: &str) -> crate::daemon::Client {
+    bench.daemon.kill();
+    bench.daemon.revive();
+    back(bench, session)
 }
 
 /// Attaches again, with what the client's shell knows.
