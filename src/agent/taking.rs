@@ -117,23 +117,18 @@ pub fn success(last: &str) -> Finish {
 }
 
 fn failed(kind: &str, message: &str) -> Finish {
-    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.to_owned(), detail: None };
-    finish(fault)
+    Finish::failed(Fault {
+        kind: kind.to_owned(),
+        retryable: false,
+        message: message.to_owned(),
+        detail: None,
+    })
 }
 
 /// Says why the model could not be asked, or did not answer.
 pub fn gave_up(error: ModelError) -> Finish {
     let ModelError { kind, retryable, message, detail, retry_after: _ } = error;
-    finish(Fault { kind: kind.code().to_owned(), retryable, message, detail })
-}
-
-fn finish(fault: Fault) -> Finish {
-    Finish {
-        outcome: Outcome::Failed,
-        reason: Some(fault.kind.to_lowercase()),
-        summary: fault.message.clone(),
-        fault: Some(fault),
-    }
+    Finish::failed(Fault { kind: kind.code().to_owned(), retryable, message, detail })
 }
 
 fn empty() -> ModelError {

@@ -188,5 +188,17 @@ pub struct Finish {
     /// A sentence for people.
     pub summary: String,
     /// What to report as an error of the run.
-    pub fault: Option<super::event::Fault>,
+    pub fault: Option<Fault>,
+}
+
+impl Finish {
+    /// Ends as failed, for the reason that the fault names.
+    pub fn failed(fault: Fault) -> Self {
+        Self {
+            outcome: Outcome::Failed,
+            reason: Some(fault.kind.to_lowercase()),
+            summary: fault.message.clone(),
+            fault: Some(fault),
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, groupin
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Fault, Outcome, Purpose, Taken, Used, Wanted};
+use crate::kernel::event::{Budget, Compaction, Fault, Purpose, Taken, Used, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -434,13 +434,7 @@ fn no_price(model: &str) -> Finish {
 }
 
 fn failed(kind: &str, message: String) -> Finish {
-    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.clone(), detail: None };
-    Finish {
-        outcome: Outcome::Failed,
-        reason: Some(kind.to_lowercase()),
-        summary: message,
-        fault: Some(fault),
-    }
+    Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
 }
 
 /// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.

@@ -15,7 +15,7 @@ use super::place::Place;
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Ending, Fault, Intention, Outcome, Purpose, Settlement};
+use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
@@ -284,11 +284,5 @@ fn forgotten() -> Finish {
 }
 
 fn failed(kind: &str, message: String) -> Finish {
-    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.clone(), detail: None };
-    Finish {
-        outcome: Outcome::Failed,
-        reason: Some(kind.to_lowercase()),
-        summary: message,
-        fault: Some(fault),
-    }
+    Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
 }

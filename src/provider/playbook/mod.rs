@@ -168,13 +168,12 @@ fn success(steps: usize) -> Finish {
 }
 
 fn failed(kind: &str, message: &str) -> Finish {
-    let fault = Fault { kind: kind.to_owned(), retryable: false, message: message.to_owned(), detail: None };
-    Finish {
-        outcome: Outcome::Failed,
-        reason: Some(kind.to_lowercase()),
-        summary: message.to_owned(),
-        fault: Some(fault),
-    }
+    Finish::failed(Fault {
+        kind: kind.to_owned(),
+        retryable: false,
+        message: message.to_owned(),
+        detail: None,
+    })
 }
 
 #[cfg(test)]
