@@ -166,6 +166,19 @@ impl Client {
         }
     }
 
+    /// Waits for an event of a kind.
+    pub(crate) fn event(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).expect("an event");
+            let line: Value = serde_json::from_str(&line).expect("JSON");
+            assert_ne!(line["ok"], false, "a request was refused: {line}");
+            if line["kind"] == "event" && line["type"] == kind {
+                return line;
+            }
+        }
+    }
+
     /// Leaves nothing but the connection.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.stream

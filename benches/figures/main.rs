@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement that cannot be taken ends the program")]
 #![allow(missing_docs, reason = "a program has no users of its items")]
 
+mod cancel;
 mod crowd;
 mod daemon;
 mod events;
@@ -15,6 +16,7 @@ mod model;
 mod models;
 mod pump;
 mod reading;
+mod relay;
 mod replay;
 mod runs;
 mod speaker;
@@ -46,6 +48,7 @@ fn main() {
     table.group("crowd", crowd::many);
     table.group("runs", runs::measure);
     table.group("models", models::measure);
+    table.group("cancel", cancel::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);

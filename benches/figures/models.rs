@@ -64,16 +64,15 @@ fn slow(table: &mut Table, speaks: Speaks, name: &str) {
     let speaker = Speaker::start(speaks, SLOW, Pace::Every(Duration::from_millis(20)));
     let bare = speaker.read_bare();
     let bare = late(&speaker.said(), &bare);
+    let relayed = speaker.read_relayed();
+    let relayed = late(&speaker.said(), &relayed);
     let heard = listen(&mut run(&home, speaks, name, &speaker));
     let there: Vec<_> = (1..=SLOW).map(|token| heard.when(token * TOKEN.len())).collect();
     let late = late(&speaker.said(), &there);
-    let raw = ("over a bare connection", median(bare));
-    table.beside(
-        format!("a token of {name} at 50 a second, from server to output, median"),
-        "ms",
-        median(late),
-        raw,
-    );
+    let (bare, relayed, late) = (median(bare), median(relayed), median(late));
+    let what = format!("a token of {name} at 50 a second, from server to output, median");
+    table.beside(what.clone(), "ms", late, ("over a bare connection", bare));
+    table.beside(what, "ms", late, ("through bare relays that write as much", relayed));
 }
 
 fn short(table: &mut Table) {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::model::{Reply, Speaks, Turn, say, spoken};
+use super::relay;
 
 /// A running server.
 pub(crate) struct Speaker {
@@ -69,8 +70,21 @@ impl Speaker {
 
     /// Reads an answer over a bare connection, and returns when each token was there.
     pub(crate) fn read_bare(&self) -> Vec<Instant> {
+        self.read(self.ask())
+    }
+
+    /// Reads an answer behind the stations that every token passes, with nothing done at them.
+    pub(crate) fn read_relayed(&self) -> Vec<Instant> {
+        self.read(relay::behind(self.ask()))
+    }
+
+    fn ask(&self) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("the server");
         stream.write_all(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n").expect("the server reads");
+        stream
+    }
+
+    fn read(&self, mut from: impl Read) -> Vec<Instant> {
         let mut ends = Vec::new();
         let mut length = 0;
         for part in &self.parts {
@@ -82,7 +96,7 @@ impl Speaker {
         let (mut read, mut times) = (0, Vec::new());
         let mut buffer = vec![0; 64 * 1024];
         while read < length {
-            read += stream.read(&mut buffer).expect("more of the answer");
+            read += from.read(&mut buffer).expect("more of the answer");
             let now = Instant::now();
             while times.len() < ends.len() && ends[times.len()] <= read {
                 times.push(now);
@@ -110,7 +124,10 @@ fn answer(stream: TcpStream, parts: &[Vec<u8>], pace: Pace, note: &Sender<Vec<In
                 thread::sleep(pause);
             }
             times.push(Instant::now());
-            writing.write_all(part).expect("the client reads");
+            if writing.write_all(part).is_err() {
+                // The run was cancelled.
+                return;
+            }
         }
         note.send(times).expect("somebody measures");
     }

@@ -1,0 +1,69 @@
+//! How long a cancelled run goes on: from the request to the end of everything it had under way.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::daemon::{Client, Home};
+use super::model::Speaks;
+use super::speaker::{Pace, Speaker};
+use super::table::{Table, median};
+
+const ROUNDS: usize = 15;
+
+/// A step with descendants that try to get away, and an answer that is being spoken.
+pub(crate) fn measure(table: &mut Table) {
+    let home = Home::with_daemon();
+    let mut client = home.connect();
+    let steps: Vec<_> = (0..ROUNDS).map(|_| step(&home, &mut client)).collect();
+    report(table, "cancelled in the middle of a step", steps);
+    let speaker = Speaker::start(Speaks::OpenAi, 100_000, Pace::Every(Duration::from_millis(5)));
+    let answers: Vec<_> = (0..ROUNDS).map(|_| answer(&home, &mut client, &speaker)).collect();
+    report(table, "cancelled in the middle of an answer", answers);
+}
+
+fn report(table: &mut Table, what: &str, took: Vec<f64>) {
+    let slowest = took.iter().copied().fold(0.0, f64::max);
+    table.alone(format!("{what}, until all of it has ended, median"), "ms", median(took));
+    table.alone(format!("{what}, slowest of {ROUNDS}"), "ms", slowest);
+}
+
+/// Cancels a step that left processes in a session of their own; when the run is over, they are gone.
+fn step(home: &Home, client: &mut Client) -> f64 {
+    let session = home.session(client);
+    let words = "$ setsid sh -c 'trap \"\" TERM; sleep 1000' & sleep 1000 & echo $! $$; sleep 1000";
+    let printed = begin(client, &session, words, "tool_output");
+    let pids = printed["payload"]["text"].as_str().expect("what it printed").to_owned();
+    let took = cancel(client, &session);
+    for pid in pids.split_whitespace() {
+        assert!(!Path::new("/proc").join(pid).exists(), "{pid} is still there");
+    }
+    took
+}
+
+fn answer(home: &Home, client: &mut Client, speaker: &Speaker) -> f64 {
+    let environment = json!({"OPENAI_BASE_URL": speaker.base_url(Speaks::OpenAi), "OPENAI_API_KEY": "a-key"});
+    let start =
+        json!({"cwd": home.place.path(), "provider": "openai", "model": "m", "environment": environment});
+    let session = client.get("start_session", start)["sessionId"].as_str().expect("a session").to_owned();
+    begin(client, &session, "hi", "assistant_token");
+    cancel(client, &session)
+}
+
+/// Starts a run and waits until it is in the middle of something.
+fn begin(client: &mut Client, session: &str, words: &str, middle: &str) -> Value {
+    client.attach(session);
+    client.send("send_user_message", json!({"sessionId": session, "text": words}));
+    client.event(middle)
+}
+
+fn cancel(client: &mut Client, session: &str) -> f64 {
+    let begun = Instant::now();
+    client.send("cancel_run", json!({"sessionId": session}));
+    let over = client.event("run_complete");
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    assert_eq!(over["payload"]["outcome"], "cancelled", "{over}");
+    client.get("detach_session", json!({"sessionId": session}));
+    took
+}
