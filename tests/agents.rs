@@ -6,6 +6,8 @@
 mod bench;
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "agents/decisions.rs"]
+mod decisions;
 #[path = "agents/exits.rs"]
 mod exits;
 #[path = "agents/faults.rs"]

@@ -10,8 +10,8 @@ use pushd::kernel::command::{
 };
 use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Criterion, Decision, Ending, EventKind, Fault, Intention, Outcome, Purpose, Settlement, Taken,
-    Used, Wanted,
+    Budget, Criterion, Decision, Denial, Ending, EventKind, Fault, Intention, Lasting, Outcome, Purpose,
+    Settlement, Taken, Used, Wanted,
 };
 use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
@@ -99,6 +99,74 @@ fn a_denied_gate_ends_the_run_as_denied_and_the_tool_never_starts() {
     scene.stopped();
     assert_eq!(scene.ended(), (Outcome::Denied, 3));
     assert_eq!(scene.executed, 0);
+}
+
+#[test]
+fn a_no_with_a_reason_is_told_to_the_provider_where_that_was_said() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.denial = Denial::Told;
+    scene.call(Some(1));
+    let turns = scene.turns;
+    scene.vote_with(Decision::Deny, Some("use make"), Lasting::Once).unwrap();
+    assert_eq!((scene.phase(), scene.turns, scene.executed), (Phase::Running, turns + 1, 0));
+    let told = scene.session.state().run.as_ref().unwrap().last.clone().unwrap().fault.unwrap();
+    assert_eq!((told.kind.as_str(), told.message.as_str()), ("DENIED", "denied by ann: use make"));
+    // Without a reason, or with an empty one, no is no.
+    scene.call(Some(1));
+    scene.vote_with(Decision::Deny, Some(" "), Lasting::Once).unwrap();
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Denied, 3));
+}
+
+#[test]
+fn a_reason_changes_nothing_where_a_no_ends_the_run() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    scene.vote_with(Decision::Deny, Some("use make"), Lasting::Once).unwrap();
+    scene.stopped();
+    assert_eq!(scene.ended(), (Outcome::Denied, 3));
+}
+
+#[test]
+fn a_yes_holds_as_long_as_was_said() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    let approve = |scene: &mut Scene, rule: &str, lasting| {
+        scene.remember = Some(rule.into());
+        let call = scene.call(Some(1));
+        scene.vote_with(Decision::Approve, None, lasting).unwrap();
+        scene.settle(call, Purpose::Work, 0);
+    };
+    approve(&mut scene, "once", Lasting::Once);
+    assert!(scene.granted.is_empty());
+    approve(&mut scene, "run", Lasting::Run);
+    approve(&mut scene, "session", Lasting::Session);
+    approve(&mut scene, "always", Lasting::Always);
+    assert_eq!(scene.granted, ["session", "run"]);
+    assert_eq!(scene.kept, ["always"]);
+    scene.finish(Outcome::Success);
+    scene.prompt("two").unwrap();
+    assert_eq!(scene.granted, ["session"]);
+}
+
+#[test]
+fn a_yes_that_cannot_be_remembered_holds_once() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.call(Some(1));
+    let lasting = scene.vote_with(Decision::Approve, None, Lasting::Run);
+    assert_eq!(lasting, Err(Refusal::UnknownScope));
+    scene.vote_with(Decision::Approve, None, Lasting::Once).unwrap();
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.remember = Some("rule".into());
+    scene.call(Some(2));
+    assert_eq!(scene.vote_with(Decision::Approve, None, Lasting::Always), Err(Refusal::UnknownScope));
+    scene.call(Some(1));
+    assert_eq!(scene.vote_with(Decision::Deny, None, Lasting::Always), Err(Refusal::UnknownScope));
+    assert!(scene.kept.is_empty());
 }
 
 #[test]

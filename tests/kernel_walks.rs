@@ -16,8 +16,8 @@ use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Compaction, Criterion, Decision, Ending, Event, EventKind, Fault, Intention, Opening, Outcome,
-    OutputStream, Purpose, Settlement, Taken, Used, Wanted,
+    Budget, Compaction, Criterion, Decision, Denial, Ending, Event, EventKind, Fault, Intention, Lasting,
+    Opening, Outcome, OutputStream, Purpose, Settlement, Taken, Used, Wanted,
 };
 use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
@@ -39,6 +39,7 @@ const LIMITS: Limits = Limits {
     reserve: 5,
     ledger: 4,
     settled_gates: 3,
+    granted: 2,
     queue: 2,
     steers: 2,
     participants: 3,
@@ -87,6 +88,8 @@ struct Walk {
     ended: BTreeSet<RunId>,
     /// How often each call may be executed, and was.
     allowed: BTreeMap<CallId, u32>,
+    /// What was asked about each call.
+    bound: BTreeMap<CallId, Option<String>>,
     executed: BTreeMap<CallId, u32>,
     /// How much of the journal has been through the codec.
     coded: usize,
@@ -111,6 +114,7 @@ impl Walk {
             gates: Vec::new(),
             ended: BTreeSet::new(),
             allowed: BTreeMap::new(),
+            bound: BTreeMap::new(),
             executed: BTreeMap::new(),
             coded: 0,
         }
@@ -355,6 +359,7 @@ impl Walk {
         }
         assert!(state.queue.len() <= LIMITS.queue, "{what}");
         assert!(state.settled_gates.len() <= LIMITS.settled_gates, "{what}");
+        assert!(state.granted.len() <= LIMITS.granted, "{what}");
         assert!(state.last_text.len() <= 2 * LIMITS.text_tail, "{what}");
         assert!(
             state.ledger.len() <= LIMITS.ledger + LIMITS.queue + 1 + LIMITS.steers,
@@ -371,7 +376,12 @@ impl Walk {
             }
         }
         match &event.kind {
-            EventKind::GateOpened(question) => self.gates.push(question.gate.clone()),
+            EventKind::GateOpened(question) => {
+                self.gates.push(question.gate.clone());
+                if question.digest.is_some() {
+                    self.bound.insert(question.call.clone(), question.digest.clone());
+                }
+            }
             EventKind::RunStarted(_) => {
                 assert!(self.shadow.run.is_none(), "two runs at once, {what}");
                 self.runs.extend(event.run.clone());

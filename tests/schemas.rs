@@ -11,8 +11,8 @@ mod schemas;
 use events::{Events, KINDS, Shape};
 use pushd::adapter::push::decode::{DecodeLimits, decode};
 use pushd::adapter::push::encode::{
-    self, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval, ProblemRow,
-    Proof, ProviderRow, Role, SessionRow,
+    self, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
+    ProblemRow, Proof, ProviderRow, Role, SessionRow,
 };
 use pushd::adapter::push::error::{Code, ErrorBody, refusal};
 use pushd::adapter::push::record::{RecordError, Transcript, decode_event};
@@ -344,6 +344,13 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
     let pending = PendingApproval { session: session.clone(), run: "r".into(), question };
     let provider =
         ProviderRow { name: "playbook".into(), models: vec!["m".into()], configured: true, default: false };
+    let grant = GrantRow {
+        id: "grant_1".into(),
+        repository: "/r".into(),
+        rule: events.text(),
+        by: "cli".into(),
+        at: Now(3),
+    };
     let waiting = Waiting { message: "m".into(), run: "r".into(), text: events.text() };
     let metrics = Metrics { pid: 1, version: "0.1.0".into(), socket: "/s".into(), ..Metrics::default() };
     let check = journal_check(events);
@@ -368,6 +375,8 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("rename_session", encode::renamed()),
         ("end_session", encode::ended()),
         ("list_approvals", encode::approvals(&[pending])),
+        ("list_grants", encode::grants(&[grant])),
+        ("revoke_grant", encode::revoked()),
         ("list_providers", encode::providers(&[provider])),
         ("get_metrics", encode::metrics(&metrics)),
         ("delete_session", encode::deleted(events.below(2) == 0, events.below(9))),

@@ -307,14 +307,17 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     );
     terminal
         .type_line(&format!("OLLAMA_HOST={} push run --provider ollama --model m 'Renew it.'", server.url()));
-    let screen = terminal.until("go ahead? [y/n]");
+    let screen = terminal.until("go ahead? [y");
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");
-    assert!(screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new\n"), "{screen}");
+    assert!(
+        screen.contains("1 insertion, 1 deletion\n") && screen.contains("  -old\n  +new<U+001B>[2J\n"),
+        "{screen}"
+    );
     terminal.type_line("y");
     terminal.until("$ git add note.txt\n? Approve command");
     terminal.type_line("y");
-    let screen = terminal.until("  It was old.\ngo ahead? [y/n]");
+    let screen = terminal.until("  It was old.\ngo ahead? [y");
     assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
     assert!(screen.contains("  note.txt (+1 -0)\n  Say new\n"), "{screen}");
     terminal.type_line("n");

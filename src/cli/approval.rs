@@ -51,6 +51,34 @@ pub(crate) struct Pending {
     pub(crate) summary: String,
     /// More than two answers; empty for plain yes or no.
     pub(crate) choices: Vec<String>,
+    /// Whether a yes can hold for longer than once.
+    pub(crate) can_last: bool,
+    /// Whether the model hears why it was denied, and goes on.
+    pub(crate) goes_on: bool,
+}
+
+/// How long a yes holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// For this one.
+    Once,
+    /// Until the run ends.
+    Run,
+    /// Until the session ends.
+    Session,
+    /// In this repository, until it is revoked.
+    Always,
+}
+
+impl Scope {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Run => "run",
+            Self::Session => "session",
+            Self::Always => "always",
+        }
+    }
 }
 
 impl Pending {
@@ -63,24 +91,40 @@ impl Pending {
             kind: field(payload, "kind"),
             summary: field(payload, "summary"),
             choices: choices(payload),
+            can_last: payload.get("remember").is_some_and(Value::is_string),
+            goes_on: field(payload, "onDenial") == "continue",
         }
     }
 
     /// Returns the question for somebody who types.
     pub(crate) fn prompt(&self) -> String {
         match self.choices.as_slice() {
-            [] => "go ahead? [y/n]".to_owned(),
+            [] => {
+                let lasting =
+                    if self.can_last { " once, r this run, s this session, w always here," } else { "," };
+                let why = if self.goes_on { ", or n and why" } else { "" };
+                match (self.can_last, self.goes_on) {
+                    (false, false) => "go ahead? [y/n]".to_owned(),
+                    (_, _) => format!("go ahead? [y{lasting} n{why}]"),
+                }
+            }
             choices => format!("which one? [{}]", plain_line(&choices.join("/"))),
         }
     }
 
     /// Returns what a typed answer means; none when it means nothing.
     pub(crate) fn verdict(&self, typed: &str) -> Option<Verdict> {
-        let typed = typed.trim().to_lowercase();
+        let written = typed.trim();
+        let typed = written.to_lowercase();
+        let lasting = |scope| self.can_last.then_some(Verdict::ApproveFor(scope));
         match typed.as_str() {
             "" => None,
             "y" | "yes" => Some(Verdict::Approve(None)),
             "n" | "no" => Some(Verdict::Deny(None)),
+            "r" if self.choices.is_empty() => lasting(Scope::Run),
+            "s" if self.choices.is_empty() => lasting(Scope::Session),
+            "w" if self.choices.is_empty() => lasting(Scope::Always),
+            _ if self.goes_on && self.choices.is_empty() => reason(written).map(Verdict::DenyBecause),
             _ => self.choice(&typed),
         }
     }
@@ -104,13 +148,16 @@ impl Pending {
         comment: Option<String>,
         environment: &Environment,
     ) -> Request {
-        let (decision, choice) = match verdict {
-            Verdict::Approve(choice) => ("approve", choice),
-            Verdict::Deny(choice) => ("deny", choice),
+        let (decision, choice, scope, comment) = match verdict {
+            Verdict::Approve(choice) => ("approve", choice, None, comment),
+            Verdict::ApproveFor(scope) => ("approve", None, Some(scope.word()), comment),
+            Verdict::Deny(choice) => ("deny", choice, None, comment),
+            Verdict::DenyBecause(why) => ("deny", None, None, Some(why)),
         };
         Request::submit_approval(&self.session, &self.id, decision)
             .with_some("runId", self.run.clone())
             .with_some("choice", choice)
+            .with_some("scope", scope)
             .with_some("comment", comment)
             .with_environment(environment)
     }
@@ -121,8 +168,20 @@ impl Pending {
 pub(crate) enum Verdict {
     /// Go ahead.
     Approve(Option<String>),
+    /// Go ahead, and do not ask about the same again for so long.
+    ApproveFor(Scope),
     /// Do not.
     Deny(Option<String>),
+    /// Do not, for this reason.
+    DenyBecause(String),
+}
+
+/// Returns what follows a no.
+fn reason(typed: &str) -> Option<String> {
+    let (word, why) = typed.split_once([' ', ',', ':'])?;
+    let says_no = matches!(word.to_lowercase().as_str(), "n" | "no");
+    let why = why.trim();
+    (says_no && !why.is_empty()).then(|| why.to_owned())
 }
 
 /// Returns whether a refusal only says that the approval is settled: somebody was faster, or it is history.
@@ -189,6 +248,25 @@ mod tests {
         for typed in ["", "yep", "why?", "yes please"] {
             assert_eq!(pending.verdict(typed), None, "{typed}");
         }
+    }
+
+    #[test]
+    fn a_yes_may_last_and_a_no_may_say_why_where_that_is_offered() {
+        let plain = pending(&[]);
+        for typed in ["r", "s", "w", "n because", "no: because"] {
+            assert_eq!(plain.verdict(typed), None, "{typed}");
+        }
+        let open = Pending { can_last: true, goes_on: true, ..plain };
+        assert_eq!(
+            open.prompt(),
+            "go ahead? [y once, r this run, s this session, w always here, n, or n and why]"
+        );
+        assert_eq!(open.verdict("R"), Some(Verdict::ApproveFor(Scope::Run)));
+        assert_eq!(open.verdict("s"), Some(Verdict::ApproveFor(Scope::Session)));
+        assert_eq!(open.verdict("w"), Some(Verdict::ApproveFor(Scope::Always)));
+        assert_eq!(open.verdict("n"), Some(Verdict::Deny(None)));
+        assert_eq!(open.verdict("No, use Make"), Some(Verdict::DenyBecause("use Make".into())));
+        assert_eq!(open.verdict("yes please"), None);
     }
 
     #[test]

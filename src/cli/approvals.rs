@@ -14,18 +14,30 @@ use crate::client::Request;
 /// List what waits for an approval
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approvals\n  push approvals @last --json | jq -r '.approvals[].approvalId'"
+    after_help = "Examples:\n  push approvals\n  push approvals @last --json | jq -r '.approvals[].approvalId'\n  push approvals --remembered       what goes ahead without asking\n  push approvals --revoke grant_01H"
 )]
 pub(crate) struct ApprovalsArgs {
     /// Only of this session
     session: Option<String>,
+    /// List what is remembered for always, in all repositories
+    #[arg(long, conflicts_with_all = ["session", "revoke"])]
+    remembered: bool,
+    /// Forget what is remembered under this id, so that it is asked about again
+    #[arg(long, value_name = "ID", conflicts_with_all = ["session", "json"])]
+    revoke: Option<String>,
     /// As one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Lists the approvals that wait.
+/// Lists the approvals that wait, or deals with those that are remembered.
 pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Exit, CliError> {
+    if let Some(typed) = args.revoke {
+        return revoke(&typed, context).await;
+    }
+    if args.remembered {
+        return remembered(args.json, context).await;
+    }
     let mut client = context.client().await?;
     let session = match args.session {
         Some(typed) => Some(ids::session(&mut client, &typed).await?),
@@ -48,6 +60,48 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     if !waiting.is_empty() {
         context.console.note("push approve ID, or push deny ID --comment WHY");
     }
+    Ok(Exit::SUCCESS)
+}
+
+async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError> {
+    let answer = context.client().await?.ask(Request::list_grants()).await?;
+    if json {
+        context.console.json(&answer)?;
+        return Ok(Exit::SUCCESS);
+    }
+    let grants = answer["grants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if grants.is_empty() {
+        context.console.note("nothing is remembered");
+    }
+    for grant in grants {
+        context.console.text(&described(grant, now()))?;
+    }
+    if !grants.is_empty() {
+        context.console.note("push approvals --revoke ID");
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn described(grant: &Value, now: u64) -> String {
+    let since = grant.get("grantedAt").and_then(Value::as_u64).unwrap_or_default();
+    let word = |name| plain_line(&field(grant, name));
+    format!(
+        "{}  {}\n  in {}, by {} {} ago\n",
+        word("grantId"),
+        word("rule"),
+        word("repository"),
+        word("by"),
+        age(now.saturating_sub(since))
+    )
+}
+
+async fn revoke(typed: &str, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let answer = client.ask(Request::list_grants()).await?;
+    let known = ids::column(&answer["grants"], "grantId");
+    let id = ids::choose("remembered approval", "grant_", typed, &known)?;
+    client.ask(Request::revoke_grant(&id)).await?;
+    context.console.line(&format!("revoked {}", plain_line(&id)))?;
     Ok(Exit::SUCCESS)
 }
 

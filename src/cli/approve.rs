@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::approval::{Pending, Verdict};
+use super::approval::{Pending, Scope, Verdict};
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -13,7 +13,7 @@ use crate::client::Request;
 /// Approve what waits
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip"
+    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask about the same again"
 )]
 pub(crate) struct ApproveArgs {
     /// The approval; may be left out when only one waits
@@ -24,6 +24,9 @@ pub(crate) struct ApproveArgs {
     /// Which of its choices, where there are more than two
     #[arg(long, value_name = "CHOICE")]
     choice: Option<String>,
+    /// How long the same may go ahead without asking again
+    #[arg(long = "for", value_name = "SCOPE", conflicts_with = "choice")]
+    scope: Option<Scope>,
 }
 
 /// Deny what waits
@@ -34,16 +37,20 @@ pub(crate) struct ApproveArgs {
 pub(crate) struct DenyArgs {
     /// The approval; may be left out when only one waits
     id: Option<String>,
-    /// Why
+    /// Why; a model reads it and goes on, while without a reason the run ends
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
 
 /// Approves.
 pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<Exit, CliError> {
-    settle(args.id, args.comment, context, |pending| match &args.choice {
-        None => Ok(Verdict::Approve(None)),
-        Some(choice) => pending.choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
+    settle(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
+        (None, None | Some(Scope::Once)) => Ok(Verdict::Approve(None)),
+        (None, Some(scope)) if pending.can_last => Ok(Verdict::ApproveFor(scope)),
+        (None, Some(_)) => {
+            Err(CliError::Usage("this approval holds once: what it is about is asked every time".to_owned()))
+        }
+        (Some(choice), _) => pending.choice(choice).ok_or_else(|| no_such_choice(pending, choice)),
     })
     .await
 }
@@ -64,8 +71,8 @@ async fn settle(
     let pending = find(&answer["approvals"], typed.as_deref())?;
     let verdict = verdict(&pending)?;
     let word = match &verdict {
-        Verdict::Approve(_) => "approved",
-        Verdict::Deny(_) => "denied",
+        Verdict::Approve(_) | Verdict::ApproveFor(_) => "approved",
+        Verdict::Deny(_) | Verdict::DenyBecause(_) => "denied",
     };
     let request = pending.settle(verdict, comment, client.environment());
     client.ask(request).await?;

@@ -1,12 +1,12 @@
 //! What an approval is about, as people read it before they answer.
 //!
-//! Pure, and harmless: whatever a model wrote is stripped of what could act on a terminal, and bounded.
+//! Pure, and harmless: what could act on a terminal or hide something is written out, and everything is bounded.
 
 use serde_json::Value;
 
 use super::console::{Palette, Style};
 use super::phrase::{asked, extent, field};
-use super::plain::{plain, plain_line};
+use super::plain::{exact, plain_line};
 use super::returned::changed;
 
 /// How many lines of a difference are shown.
@@ -25,12 +25,18 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
         "commit" => commit(payload, details, palette),
         _ => {
             let asked = asked(payload);
-            if asked == called { String::new() } else { indented(&plain(&asked)) }
+            // What stands above has lost whatever shows nothing; here that is to be seen.
+            let exactly = exact(&asked);
+            if asked == called && exactly == asked { String::new() } else { indented(&exactly) }
         }
     };
     let cwd = plain_line(&field(details, "cwd"));
     if !matches!(cwd.as_str(), "" | ".") {
         text += &line(&format!("in {cwd}"));
+    }
+    let rule = plain_line(&field(payload, "remember"));
+    if !rule.is_empty() {
+        text += &format!("  {}\n", palette.paint(Style::Faint, &format!("can be remembered as {rule}")));
     }
     let risk = plain_line(&field(details, "risk"));
     if matches!(risk.as_str(), "high" | "critical") {
@@ -56,7 +62,7 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
 
 /// Returns a difference, with what comes and what goes in colours.
 pub(super) fn painted(difference: &str, longest: usize, palette: Palette) -> String {
-    let lines = shortened(&plain(difference), longest);
+    let lines = shortened(&exact(difference), longest);
     let paint = |line: &str| {
         let style = match line.get(2..3) {
             Some("+") => Style::Good,
@@ -88,7 +94,7 @@ fn commit(payload: &Value, details: &Value, palette: Palette) -> String {
     }
     let message = field(details, "message");
     let message = if message.is_empty() { field(payload, "summary") } else { message };
-    text + &shortened(&plain(message.trim()), MESSAGE_LINES)
+    text + &shortened(&exact(message.trim()), MESSAGE_LINES)
 }
 
 fn line(words: &str) -> String {
@@ -109,11 +115,14 @@ mod tests {
             "details": {"diff": diff, "diffTruncated": true, "risk": "medium"}});
         let shown = card(&payload, "", Palette::Plain);
         assert!(shown.starts_with("  change f: 61 insertions, 1 deletions\n  --- a/f\n"), "{shown}");
-        assert!(shown.contains("  -old\n  +new\n  +x\n"), "{shown}");
+        assert!(shown.contains("  -old\n  +new<U+001B>[2J\n  +x\n"), "{shown}");
         assert!(shown.contains("  … 5 more lines\n  … the difference is longer"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains("risk"), "{shown}");
         let painted = card(&payload, "", Palette::Colored);
-        assert!(painted.contains("  \u{1b}[31m-old\u{1b}[0m\n  \u{1b}[32m+new\u{1b}[0m\n"), "{painted}");
+        assert!(
+            painted.contains("  \u{1b}[31m-old\u{1b}[0m\n  \u{1b}[32m+new<U+001B>[2J\u{1b}[0m\n"),
+            "{painted}"
+        );
     }
 
     #[test]
@@ -132,5 +141,7 @@ mod tests {
             "risk": "critical"}});
         assert_eq!(card(&payload, "sudo rm", Palette::Plain), "  in sub\n  risk: critical\n");
         assert!(card(&payload, "", Palette::Plain).starts_with("  sudo rm\n"));
+        let hiding = json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}});
+        assert_eq!(card(&hiding, "ls\u{1b}[8m; rm x", Palette::Plain), "  ls<U+001B>[8m; rm x\n");
     }
 }

@@ -90,6 +90,20 @@ pub(crate) fn plain(text: &str) -> String {
     Plain::default().piece(text)
 }
 
+/// Returns a whole text for somebody who has to judge it: harmless, and with everything to be seen that would show nothing,
+/// turn letters around or act on a terminal.
+pub(crate) fn exact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            _ if c.is_control() || is_invisible(c) => shown += &format!("<U+{:04X}>", u32::from(c)),
+            _ => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Returns a text on one line, harmless and without leading or trailing blanks.
 pub(crate) fn plain_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -178,6 +192,16 @@ mod tests {
     fn what_turns_or_hides_letters_goes() {
         assert_eq!(plain("a\u{202e}b\u{2066}c\u{200f}d\u{61c}e"), "abcde");
         assert_eq!(plain("a\u{200b}b\u{feff}c\u{ad}d\u{e0041}e\u{fe0f}f\u{2060}g"), "abcdefg");
+    }
+
+    #[test]
+    fn nothing_is_hidden_from_whoever_has_to_judge() {
+        let text = "rm\u{200b} -rf\r \u{202e}x\x1b[2K\n\ty\u{9b}1m";
+        assert_eq!(exact(text), "rm<U+200B> -rf<U+000D> <U+202E>x<U+001B>[2K\n\ty<U+009B>1m");
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        let shown = exact(&every);
+        assert_eq!(plain(&shown), shown);
+        assert_eq!(exact("äöü 漢字 🙂\n"), "äöü 漢字 🙂\n");
     }
 
     #[test]

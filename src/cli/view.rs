@@ -317,6 +317,12 @@ impl View {
         if !choice.is_empty() {
             words += &format!(" ({choice})");
         }
+        words += match event.text("scope") {
+            "run" => " for this run",
+            "session" => " for this session",
+            "always" => " for always in this repository",
+            _ => "",
+        };
         words += &match event.text("by") {
             "timeout" => " because nobody answered in time".to_owned(),
             "cancel" => " because the run was cancelled".to_owned(),

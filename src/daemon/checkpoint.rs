@@ -66,6 +66,8 @@ struct Written {
     run: Option<WrittenRun>,
     gates: Vec<(Line, BTreeMap<String, bool>)>,
     settled_gates: Vec<String>,
+    #[serde(default)]
+    granted: VecDeque<String>,
     queue: Vec<Line>,
     ledger: Vec<WrittenEntry>,
     last_text: String,
@@ -86,6 +88,11 @@ struct WrittenRun {
     done: u32,
     speaking: bool,
     calls: Vec<(Line, bool)>,
+    /// What was asked about, by call.
+    #[serde(default)]
+    bound: BTreeMap<String, String>,
+    #[serde(default)]
+    granted: VecDeque<String>,
     last: Option<Line>,
     checks: Line,
     stopping: Option<Line>,
@@ -142,6 +149,7 @@ impl Written {
             run: state.run.as_ref().and_then(WrittenRun::of),
             gates: gates.collect(),
             settled_gates: state.settled_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
+            granted: state.granted.clone(),
             queue: queue.collect(),
             ledger: ledger.collect(),
             last_text: state.last_text.clone(),
@@ -186,6 +194,7 @@ impl Written {
             run: self.run.map(WrittenRun::run).transpose()?,
             gates: gates.collect::<Result<_, CheckpointError>>()?,
             settled_gates: self.settled_gates.into_iter().map(GateId::from).collect(),
+            granted: self.granted,
             queue: queue.collect::<Result<VecDeque<_>, CheckpointError>>()?,
             ledger: Ledger::from_entries(ledger),
             last_text: self.last_text,
@@ -207,6 +216,8 @@ impl WrittenRun {
             let started = call.stage == Stage::Started;
             Some((line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
         });
+        let bound =
+            run.calls.iter().filter_map(|(id, call)| Some((id.as_str().to_owned(), call.bound.clone()?)));
         let message = Message {
             message: run.message.clone(),
             text: run.text.clone(),
@@ -232,6 +243,8 @@ impl WrittenRun {
             done: run.done,
             speaking: run.speaking,
             calls: calls.collect(),
+            bound: bound.collect(),
+            granted: run.granted.clone(),
             last: run.last.clone().and_then(|last| line(EventKind::CallSettled(Box::new(last)))),
             checks: line(EventKind::RunEnded(Box::new(checks)))?,
             stopping: stopping.and_then(line),
@@ -258,7 +271,8 @@ impl WrittenRun {
                 return Err(CheckpointError::Misplaced);
             };
             let stage = if started { Stage::Started } else { Stage::Intended };
-            Ok((intention.call.clone(), Call { intention: *intention, stage }))
+            let bound = self.bound.get(intention.call.as_str()).cloned();
+            Ok((intention.call.clone(), Call { intention: *intention, stage, bound }))
         });
         let last = self.last.map(|line| {
             let EventKind::CallSettled(settlement) = event(&line)? else {
@@ -286,6 +300,7 @@ impl WrittenRun {
             done: self.done,
             speaking: self.speaking,
             calls: calls.collect::<Result<_, CheckpointError>>()?,
+            granted: self.granted,
             last: last.transpose()?,
             checks: report(&self.checks)?.checks,
             stopping: stopping.transpose()?,

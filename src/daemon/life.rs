@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 use super::clock::Clock;
 use super::connection;
 use super::environments::Environments;
+use super::grants::Grants;
 use super::hub::Hub;
 use super::models::House;
 use super::os;
@@ -125,6 +126,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         journal: journal.clone(),
         providers: providers(),
         house: House::new(&config.paths, model_limits(&config.limits)),
+        grants: Arc::new(Grants::new(&config.paths.state)),
         environments: Environments::default(),
         local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
         draining: Closing::new(),

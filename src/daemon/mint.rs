@@ -36,6 +36,11 @@ pub fn assistant_message() -> MessageId {
     MessageId::new(prefixed("asst_"))
 }
 
+/// Mints the name of a rule that was granted for always.
+pub fn grant() -> String {
+    prefixed("grant_")
+}
+
 /// Mints the name of a request that came without one.
 pub fn request() -> String {
     prefixed("req_")

@@ -9,6 +9,7 @@ pub mod clock;
 mod connection;
 mod environments;
 mod feed;
+pub mod grants;
 mod guesses;
 pub mod hub;
 pub mod lane;

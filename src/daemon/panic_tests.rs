@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::clock::Clock;
 use super::connection;
 use super::environments::Environments;
+use super::grants::Grants;
 use super::hub::Hub;
 use super::lane::{Asked, Respond, Trouble};
 use super::models::House as ModelHouse;
@@ -186,6 +187,7 @@ impl House {
             clock: Clock::start(),
             journal: Journal::open(root.path(), Options::default()).unwrap(),
             house: ModelHouse::new(&paths, ModelLimits::default()),
+            grants: Arc::new(Grants::new(root.path())),
             environments: Environments::default(),
             providers: BTreeMap::from([(named.name(), named)]),
             local: Local::this_program().unwrap(),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::grants::GrantsError;
 use super::lane::{Asked, Respond};
 use super::outbox::Outbox;
 use super::server::Server;
-use crate::adapter::push::encode::{self, MessagePage, Payload, PendingApproval};
+use crate::adapter::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
 use crate::adapter::push::error::{Code, ErrorBody};
 use crate::adapter::push::record::{self, Transcript};
 use crate::journal::{ListQuery, ReadError};
@@ -68,6 +69,45 @@ pub(super) async fn approvals(
     }
     pending.sort_by_key(|pending| pending.question.expires);
     Ok(encode::approvals(&pending))
+}
+
+/// Lists what may go ahead unasked, in all repositories.
+pub(super) async fn grants(server: &Server) -> Result<Payload, ErrorBody> {
+    let grants = Arc::clone(&server.hub().world().grants);
+    let listed = away(move || grants.list()).await?;
+    let rows: Vec<_> = listed
+        .into_iter()
+        .map(|grant| GrantRow {
+            id: grant.grant_id,
+            repository: grant.repository.to_string_lossy().into_owned(),
+            rule: grant.rule,
+            by: grant.by,
+            at: Now(grant.granted_at),
+        })
+        .collect();
+    Ok(encode::grants(&rows))
+}
+
+/// Has something asked about again that may go ahead unasked.
+pub(super) async fn revoke(server: &Server, id: String) -> Result<Payload, ErrorBody> {
+    let grants = Arc::clone(&server.hub().world().grants);
+    let name = id.clone();
+    if away(move || grants.revoke(&name)).await? {
+        return Ok(encode::revoked());
+    }
+    Err(ErrorBody::lasting(Code::ApprovalNotFound, format!("no approval {id} is remembered")))
+}
+
+/// Does something with the remembered approvals that may wait for the disk.
+async fn away<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GrantsError> + Send + 'static,
+) -> Result<T, ErrorBody> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string())),
+        Err(_) => {
+            Err(ErrorBody::passing(Code::InternalError, "the remembered approvals could not be looked at"))
+        }
+    }
 }
 
 /// Reads what was said in a session, page by page.

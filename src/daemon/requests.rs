@@ -106,6 +106,8 @@ impl Desk {
             Ask::ListApprovals { session } => {
                 ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
+            Ask::ListGrants => ticketed.answer(reading::grants(&self.server).await),
+            Ask::RevokeGrant { id } => ticketed.answer(reading::revoke(&self.server, id).await),
             Ask::ListProviders => {
                 ticketed.answer(self.server.provider_rows().map(|rows| encode::providers(&rows)));
             }
@@ -307,6 +309,7 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
                 decision: asked.decision,
                 choice: asked.choice,
                 comment: asked.comment,
+                lasting: asked.lasting,
             };
             (Command::Decide(Box::new(decide)), asked.environment, Context::Plain)
         }

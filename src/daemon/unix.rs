@@ -56,6 +56,16 @@ pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
+/// Tells whether a file is ours, and nobody else can read or change it.
+pub(super) fn is_private(about: &fs::Metadata) -> bool {
+    about.mode() & 0o077 == 0 && about.uid() == geteuid().as_raw()
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
 /// Passes the signals that end a daemon on.
 pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);

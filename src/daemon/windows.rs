@@ -33,6 +33,17 @@ pub(super) fn private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
+/// Tells whether a file is its owner's alone; what lies in a profile is.
+pub(super) const fn is_private(_about: &fs::Metadata) -> bool {
+    true
+}
+
+/// Does nothing: names are durable with their files.
+#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
+pub(super) const fn sync_directory(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Passes the signals that end a daemon on.
 pub(super) fn signals() -> io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(4);

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::clock::Clock;
 use super::environments::Environments;
+use super::grants::Grants;
 use super::models::House;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
@@ -26,6 +27,8 @@ pub struct World {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// The models that can be asked.
     pub house: House,
+    /// What may go ahead unasked, by repository.
+    pub grants: Arc<Grants>,
     /// What sessions know of their users' surroundings.
     pub environments: Environments,
     /// Where tools run.

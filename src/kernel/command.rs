@@ -1,6 +1,6 @@
 //! What may be asked of a session, by whom, and what is answered.
 
-use super::event::{Budget, Criterion, Decision, Opening, Question};
+use super::event::{Budget, Criterion, Decision, Lasting, Opening, Question};
 use super::id::{Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
 use super::refusal::Refusal;
 use super::time::Now;
@@ -195,6 +195,8 @@ pub struct Decide {
     pub choice: Option<String>,
     /// A comment, safe to keep.
     pub comment: Option<String>,
+    /// How long a yes holds.
+    pub lasting: Lasting,
 }
 
 /// What a command is answered.

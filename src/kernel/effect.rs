@@ -2,7 +2,7 @@
 
 use super::command::{Private, Reply};
 use super::event::{
-    Budget, Compaction, Criterion, Event, Fault, Intention, Outcome, Settlement, Steering, Taken,
+    Budget, Compaction, Criterion, Denial, Event, Fault, Intention, Outcome, Settlement, Steering, Taken,
 };
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
 use super::state::Spent;
@@ -50,6 +50,15 @@ pub enum Effect {
         run: RunId,
         /// With what.
         intention: Box<Intention>,
+        /// What exactly was approved, as a digest; nothing where nobody was asked.
+        bound: Option<String>,
+    },
+    /// Remember for the repository what may go ahead unasked from now on.
+    Remember {
+        /// The rule.
+        rule: String,
+        /// Who granted it.
+        by: String,
     },
     /// End everything the run has started, at once, and report when it is gone.
     Stop(RunId),
@@ -82,6 +91,8 @@ pub struct Turn {
     pub context_from: Seq,
     /// The newest event of the session.
     pub last_seq: Seq,
+    /// What may go ahead unasked in this session and this run, as rules.
+    pub granted: Vec<String>,
 }
 
 /// What the provider and the tools report.
@@ -176,6 +187,12 @@ pub struct Ask {
     pub choices: Vec<String>,
     /// How many of those entitled must agree.
     pub needed: u32,
+    /// What a yes may let go ahead later as well.
+    pub remember: Option<String>,
+    /// What exactly would be done, as a digest.
+    pub digest: Option<String>,
+    /// What a no with a comment means.
+    pub denial: Denial,
 }
 
 /// How the provider ended.

@@ -394,6 +394,34 @@ pub struct Question {
     pub needed: u32,
     /// When it counts as denied.
     pub expires: Now,
+    /// What a yes may let go ahead later as well, as a rule; nothing where a yes holds once.
+    pub remember: Option<String>,
+    /// What exactly would be done, as a digest; it is compared when it is done.
+    pub digest: Option<String>,
+    /// What a no with a comment means.
+    pub denial: Denial,
+}
+
+/// What becomes of a run when somebody says no and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// It ends, as it does without a comment.
+    Ends,
+    /// The provider is told, and the run goes on.
+    Told,
+}
+
+/// How long a yes holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasting {
+    /// For this use.
+    Once,
+    /// Until the run ends.
+    Run,
+    /// Until the session ends.
+    Session,
+    /// In this repository, until it is revoked.
+    Always,
 }
 
 /// How a gate was settled.
@@ -409,6 +437,8 @@ pub struct Verdict {
     pub by: String,
     /// What they said.
     pub comment: Option<String>,
+    /// How long a yes holds.
+    pub lasting: Lasting,
 }
 
 /// Yes or no.

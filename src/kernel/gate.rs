@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::command::Decide;
-use super::event::{Decision, Question};
+use super::event::{Decision, Lasting, Question};
 use super::refusal::Refusal;
 
 /// An open gate.
@@ -28,6 +28,16 @@ impl Gate {
     pub fn settles(&self, voter: &str, decision: Decision) -> bool {
         let agreeing = self.votes.iter().filter(|(who, vote)| *who != voter && **vote == decision).count();
         agreeing + 1 >= self.question.needed as usize
+    }
+
+    /// Tells whether a yes may hold as long as a vote says.
+    ///
+    /// What several have to agree on holds once: they agreed on nothing else.
+    pub fn offers(&self, vote: &Decide) -> Result<(), Refusal> {
+        let lasts = vote.decision == Decision::Approve
+            && self.question.remember.is_some()
+            && self.question.needed == 1;
+        if vote.lasting == Lasting::Once || lasts { Ok(()) } else { Err(Refusal::UnknownScope) }
     }
 
     /// Returns the choice that a vote stands for: the first for yes and the last for no unless it names one.

@@ -9,6 +9,8 @@ pub struct Limits {
     pub ledger: usize,
     /// How many settled gates are remembered, so that a late verdict is told from a foreign one.
     pub settled_gates: usize,
+    /// How many rules are remembered that somebody granted for the run, and for the session; the oldest go first.
+    pub granted: usize,
     /// How many messages may wait behind a run.
     pub queue: usize,
     /// How many steering messages one run takes.
@@ -31,6 +33,7 @@ impl Default for Limits {
             reserve: 4096,
             ledger: 10_000,
             settled_gates: 1_000,
+            granted: 200,
             queue: 100,
             steers: 100,
             participants: 4_096,

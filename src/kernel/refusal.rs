@@ -15,6 +15,8 @@ pub enum Refusal {
     GateClosed,
     /// The gate does not offer that answer.
     UnknownChoice,
+    /// The gate does not offer that a yes holds so long.
+    UnknownScope,
     /// The key was used for something else.
     KeyConflict,
     /// No message of that id waits.
@@ -41,6 +43,7 @@ impl fmt::Display for Refusal {
             Self::UnknownGate => "no such approval in this session",
             Self::GateClosed => "the approval is settled or has expired",
             Self::UnknownChoice => "the approval does not offer that choice",
+            Self::UnknownScope => "the approval does not offer that scope",
             Self::KeyConflict => "the message id was used for another message",
             Self::NotQueued => "no such message waits in this session",
             Self::QueueFull => "too many messages wait in this session",

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::command::{Openness, Phase};
 use super::event::{
-    Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, LossCause, Message,
-    Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used,
+    Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, Lasting, LossCause,
+    Message, Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used, Verdict,
 };
 use super::gate::{self, Gate};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
@@ -35,6 +35,8 @@ pub struct State {
     pub gates: BTreeMap<GateId, Gate>,
     /// Gates that were settled, oldest first.
     pub settled_gates: VecDeque<GateId>,
+    /// What may go ahead unasked in this session, as rules, oldest first.
+    pub granted: VecDeque<String>,
     /// What waits behind the run.
     pub queue: VecDeque<QueuedMessage>,
     /// What was asked under which key.
@@ -78,6 +80,8 @@ pub struct Run {
     pub speaking: bool,
     /// Calls that are not settled.
     pub calls: BTreeMap<CallId, Call>,
+    /// What may go ahead unasked until it ends, as rules, oldest first.
+    pub granted: VecDeque<String>,
     /// How the provider's last call ended.
     pub last: Option<Settlement>,
     /// The acceptance checks that were run.
@@ -116,6 +120,8 @@ pub struct Call {
     pub intention: Intention,
     /// Whether the outside world may have changed.
     pub stage: Stage,
+    /// What exactly was asked about, as a digest.
+    pub bound: Option<String>,
 }
 
 /// How far a use of a tool has come.
@@ -149,6 +155,7 @@ impl Default for State {
             run: None,
             gates: BTreeMap::new(),
             settled_gates: VecDeque::new(),
+            granted: VecDeque::new(),
             queue: VecDeque::new(),
             ledger: Ledger::default(),
             last_text: String::new(),
@@ -237,6 +244,7 @@ impl State {
             done: 0,
             speaking: false,
             calls: BTreeMap::new(),
+            granted: VecDeque::new(),
             last: None,
             checks: Vec::new(),
             stopping: None,
@@ -275,6 +283,26 @@ impl State {
         });
     }
 
+    fn close_gate(&mut self, verdict: &Verdict, limits: &Limits) {
+        let (Some(run), gate) = (&mut self.run, self.gates.remove(&verdict.gate)) else { return };
+        let of_budget = gate.as_ref().is_some_and(|gate| gate.question.kind == gate::BUDGET);
+        if of_budget && verdict.decision == Decision::Approve {
+            run.spent.raises += 1;
+        }
+        if let Some(rule) = gate.and_then(|gate| gate.question.remember) {
+            match verdict.lasting {
+                Lasting::Run => remember(&mut run.granted, rule, limits.granted),
+                Lasting::Session => remember(&mut self.granted, rule, limits.granted),
+                // Kept outside of the session, where it is found by others.
+                Lasting::Always | Lasting::Once => {}
+            }
+        }
+        self.settled_gates.push_back(verdict.gate.clone());
+        while self.settled_gates.len() > limits.settled_gates {
+            self.settled_gates.pop_front();
+        }
+    }
+
     fn fold_into_run(&mut self, event: &Event, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
         match &event.kind {
@@ -294,6 +322,10 @@ impl State {
             }
             EventKind::CallSettled(settlement) => run.settle(settlement),
             EventKind::GateOpened(question) => {
+                // A question of the daemon's own, about how a call ended, changes nothing of what was approved.
+                if let (Some(call), Some(digest)) = (run.calls.get_mut(&question.call), &question.digest) {
+                    call.bound = Some(digest.clone());
+                }
                 self.gates.insert(question.gate.clone(), Gate::new((**question).clone()));
             }
             EventKind::GateVoted { gate, decision, by } => {
@@ -301,17 +333,7 @@ impl State {
                     gate.votes.insert(by.clone(), *decision);
                 }
             }
-            EventKind::GateSettled(verdict) => {
-                let gate = self.gates.remove(&verdict.gate);
-                let of_budget = gate.is_some_and(|gate| gate.question.kind == gate::BUDGET);
-                if of_budget && verdict.decision == Decision::Approve {
-                    run.spent.raises += 1;
-                }
-                self.settled_gates.push_back(verdict.gate.clone());
-                while self.settled_gates.len() > limits.settled_gates {
-                    self.settled_gates.pop_front();
-                }
-            }
+            EventKind::GateSettled(verdict) => self.close_gate(verdict, limits),
             EventKind::Stopping { outcome, reason, by } => {
                 run.stopping = Some(Stopping { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
@@ -366,7 +388,7 @@ impl Run {
         if intention.purpose == Purpose::Work {
             self.begun += 1;
         }
-        let call = Call { intention: intention.clone(), stage: Stage::Intended };
+        let call = Call { intention: intention.clone(), stage: Stage::Intended, bound: None };
         self.calls.insert(intention.call.clone(), call);
     }
 
@@ -393,6 +415,16 @@ fn check_result(criterion: &Criterion, settlement: &Settlement) -> CheckResult {
         passed: ended && settlement.exit_code == Some(criterion.exit_code),
         exit_code: settlement.exit_code,
         output: settlement.text.clone(),
+    }
+}
+
+/// Adds a rule that is not there yet; the oldest goes where there are too many, and is asked about again.
+fn remember(granted: &mut VecDeque<String>, rule: String, limit: usize) {
+    if !granted.contains(&rule) {
+        granted.push_back(rule);
+    }
+    while granted.len() > limit {
+        granted.pop_front();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
-use crate::kernel::event::{Fault, Intention, Purpose};
+use crate::kernel::event::{Denial, Fault, Intention, Purpose};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
 use crate::redact::{self, Redactor, Stream};
 
@@ -57,6 +57,20 @@ pub struct Question {
     pub details: String,
     /// More than two answers; empty for plain yes or no.
     pub choices: Vec<String>,
+    /// What a yes may let go ahead later as well, as a rule.
+    pub remember: Option<String>,
+    /// What exactly would be done, as a digest.
+    pub digest: Option<String>,
+    /// What a no with a comment means.
+    pub denial: Denial,
+}
+
+impl Question {
+    /// Asks for a plain yes or no, which holds once; a no ends the run.
+    pub const fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
+        let choices = Vec::new();
+        Self { kind, title, summary, details, choices, remember: None, digest: None, denial: Denial::Ends }
+    }
 }
 
 /// One provider's or tool's way back.
@@ -225,6 +239,9 @@ impl Reports {
             details: Json::new(self.redactor.json(&question.details)),
             choices: question.choices.clone(),
             needed: 1,
+            remember: question.remember.clone(),
+            digest: question.digest.clone(),
+            denial: question.denial,
         }
     }
 }

@@ -14,6 +14,13 @@ pub(crate) struct Scene {
     pub(crate) turns: u32,
     pub(crate) minted: u64,
     pub(crate) gate: GateId,
+    /// What the next question offers to remember, and what a no to it means.
+    pub(crate) remember: Option<String>,
+    pub(crate) denial: Denial,
+    /// What was remembered for the repository.
+    pub(crate) kept: Vec<String>,
+    /// What the provider was told may go ahead, with its last turn.
+    pub(crate) granted: Vec<String>,
 }
 
 impl Scene {
@@ -29,6 +36,10 @@ impl Scene {
             turns: 0,
             minted: 0,
             gate: GateId::new("none"),
+            remember: None,
+            denial: Denial::Ends,
+            kept: Vec::new(),
+            granted: Vec::new(),
         };
         scene.ask(Command::Open(Box::default())).unwrap();
         scene
@@ -55,7 +66,11 @@ impl Scene {
                 Effect::Reply(_, answer) => reply = Some(answer),
                 Effect::ShowTo(_, private) => self.private.push(private),
                 Effect::Execute { .. } => self.executed += 1,
-                Effect::Turn(_) => self.turns += 1,
+                Effect::Turn(turn) => {
+                    self.turns += 1;
+                    self.granted = turn.granted;
+                }
+                Effect::Remember { rule, by: _ } => self.kept.push(rule),
                 _ => {}
             }
         }
@@ -116,6 +131,9 @@ impl Scene {
             details: Json::new("{}"),
             choices: Vec::new(),
             needed,
+            remember: self.remember.clone(),
+            digest: Some("digest".into()),
+            denial: self.denial,
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
         self.report(Report::Call(Box::new(CallRequest { intention, before: before(ask) })));
@@ -135,6 +153,9 @@ impl Scene {
             details: Json::new("{}"),
             choices: gate::budget_choices(),
             needed: 1,
+            remember: None,
+            digest: None,
+            denial: Denial::Ends,
         });
         let (tool, args) = ("tool".into(), Json::new("{}"));
         let intention = Intention { call: call.clone(), tool, args, purpose: Purpose::Work };
@@ -156,9 +177,16 @@ impl Scene {
         })));
     }
 
+    /// Votes with a reason, or for longer than once.
+    pub(crate) fn vote_with(&mut self, decision: Decision, comment: Option<&str>, lasting: Lasting) -> Reply {
+        let (gate, comment) = (self.gate.clone(), comment.map(str::to_owned));
+        let vote = Decide { gate, run: None, decision, choice: None, comment, lasting };
+        self.ask_as("ann", Command::Decide(Box::new(vote)))
+    }
+
     pub(crate) fn vote(&mut self, who: &str, decision: Decision, choice: Option<&str>) -> Reply {
         let (gate, choice) = (self.gate.clone(), choice.map(str::to_owned));
-        let vote = Decide { gate, run: None, decision, choice, comment: None };
+        let vote = Decide { gate, run: None, decision, choice, comment: None, lasting: Lasting::Once };
         self.ask_as(who, Command::Decide(Box::new(vote)))
     }
 

@@ -10,9 +10,14 @@ impl Walk {
             Effect::Check { run, index, criterion: _ } => {
                 (run, Report::Call(Box::new(self.call(Purpose::Check(index)))))
             }
-            Effect::Execute { run, intention } => {
+            Effect::Execute { run, intention, bound } => {
                 let times = self.executed.entry(intention.call.clone()).or_default();
                 *times += 1;
+                assert_eq!(
+                    bound,
+                    self.bound.get(&intention.call).cloned().flatten(),
+                    "not what was asked, {what}"
+                );
                 assert!(*times <= self.allowed[&intention.call], "executed without being asked to, {what}");
                 let ending = if self.random.one_in(3) { Ending::Failed } else { Ending::Done };
                 (
@@ -23,6 +28,10 @@ impl Walk {
             Effect::Stop(run) => {
                 let left = self.random.one_in(9).then(|| "pid 1".to_owned());
                 (run, Report::Stopped { left })
+            }
+            Effect::Remember { rule, .. } => {
+                assert!(rule.starts_with("rule-"), "{what}");
+                return;
             }
             other => panic!("unexpected {other:?}, {what}"),
         };
@@ -60,6 +69,9 @@ impl Walk {
             details: Json::new("{}"),
             choices: if of_budget { gate::budget_choices() } else { Vec::new() },
             needed: 1 + self.random.below(2) as u32,
+            remember: (!of_budget && self.random.one_in(2)).then(|| format!("rule-{}", self.random.below(5))),
+            digest: self.random.one_in(2).then(|| format!("digest-{}", self.random.below(9))),
+            denial: if of_budget || self.random.one_in(2) { Denial::Ends } else { Denial::Told },
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
         let before = match ask {
@@ -103,7 +115,9 @@ impl Walk {
             run: if self.random.one_in(3) { self.some_run() } else { None },
             decision: if self.random.one_in(3) { Decision::Deny } else { Decision::Approve },
             choice: if self.random.one_in(2) { choice } else { None },
-            comment: None,
+            comment: self.random.one_in(2).then(|| "why".to_owned()),
+            lasting: [Lasting::Once, Lasting::Run, Lasting::Session, Lasting::Always]
+                [if self.random.one_in(2) { 0 } else { self.random.below(4) as usize }],
         }
     }
 

@@ -7,7 +7,7 @@ use pushd::adapter::push::decode::{
     self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession,
 };
 use pushd::adapter::push::encode;
-use pushd::kernel::event::Decision;
+use pushd::kernel::event::{Decision, Lasting};
 use pushd::transport::compact::{Limits, compact};
 use serde_json::{Value, json};
 
@@ -69,12 +69,23 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
             .with("cursor", cursor.as_deref())
             .with("prefix", prefix.as_deref()),
         Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
+        Ask::ListGrants => Outgoing::list_grants(),
+        Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
         Ask::Metrics => Outgoing::metrics(),
         Ask::CheckJournal { full } => Outgoing::check_journal(*full),
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
         Ask::Ping | Ask::ListProviders => return None,
     })
+}
+
+const fn scope(lasting: Lasting) -> &'static str {
+    match lasting {
+        Lasting::Once => "once",
+        Lasting::Run => "run",
+        Lasting::Session => "session",
+        Lasting::Always => "always",
+    }
 }
 
 fn start_session(start: &StartSession) -> Option<Outgoing> {
@@ -112,6 +123,7 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
             let request = Outgoing::submit_approval(id, decide.gate.as_str(), word)
                 .with("runId", decide.run.as_ref().map(|run| run.as_str()))
                 .with("choice", decide.choice.as_deref())
+                .with("scope", scope(decide.lasting))
                 .with("comment", decide.comment.as_deref());
             with_environment(request, decide.environment.as_ref())
         }

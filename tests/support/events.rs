@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
-    Budget, CheckResult, Compaction, Criterion, Decision, Ending, Event, EventKind, Fault, Found, Intention,
-    LossCause, Message, Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, RunReport,
-    Settlement, Steering, Taken, Used, Verdict, Wanted,
+    Budget, CheckResult, Compaction, Criterion, Decision, Denial, Ending, Event, EventKind, Fault, Found,
+    Intention, Lasting, LossCause, Message, Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage,
+    RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
@@ -59,7 +59,14 @@ impl Events {
                 Shape::Shown => 1 + self.narrow() % 3,
             },
             expires: Now(self.wide()),
+            remember: self.maybe(Self::text),
+            digest: self.maybe(Self::name),
+            denial: if self.below(2) == 0 { Denial::Ends } else { Denial::Told },
         }
+    }
+
+    fn lasting(&mut self) -> Lasting {
+        [Lasting::Once, Lasting::Run, Lasting::Session, Lasting::Always][self.below(4) as usize]
     }
 
     /// Makes an opening.
@@ -163,6 +170,7 @@ impl Events {
                 choice: self.maybe(Self::name),
                 by: self.name(),
                 comment: self.maybe(Self::text),
+                lasting: self.lasting(),
             })),
             18 => {
                 EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) }

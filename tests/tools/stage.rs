@@ -39,6 +39,7 @@ impl Stage {
             network: Network::Allowed,
             limits: Limits::default(),
             safe: Arc::new(str::to_owned),
+            bound: None,
         };
         Self { bench, dir }
     }

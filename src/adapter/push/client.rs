@@ -334,6 +334,16 @@ impl Request {
         }
     }
 
+    /// Asks what may go ahead unasked, in every repository.
+    pub fn list_grants() -> Self {
+        Self::new("list_grants", Repeat::Safe)
+    }
+
+    /// Has something asked about again that may go ahead unasked.
+    pub fn revoke_grant(id: &str) -> Self {
+        Self::new("revoke_grant", Repeat::Never).with("grantId", id)
+    }
+
     /// Asks how the daemon is.
     pub fn metrics() -> Self {
         Self::new("get_metrics", Repeat::Safe)

@@ -128,7 +128,7 @@ pub fn refusal(refusal: Refusal) -> ErrorBody {
         Refusal::NoActiveRun => ErrorBody::lasting(Code::NoActiveRun, message),
         Refusal::UnknownGate => ErrorBody::lasting(Code::ApprovalNotFound, message),
         Refusal::GateClosed => ErrorBody::lasting(Code::ApprovalExpired, message),
-        Refusal::UnknownChoice => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::UnknownChoice | Refusal::UnknownScope => ErrorBody::lasting(Code::InvalidRequest, message),
         Refusal::KeyConflict => ErrorBody::lasting(Code::InvalidRequest, message),
         Refusal::NotQueued => ErrorBody::lasting(Code::InvalidRequest, message),
         Refusal::QueueFull => ErrorBody::passing(Code::InvalidRequest, message),

@@ -19,8 +19,8 @@ use super::wire::event::{
 use super::wire::word::{DeliveryWord, SourceWord};
 use super::wire::{Text, json};
 use crate::kernel::event::{
-    Budget, CheckResult, Compaction, Criterion, Event, EventKind, Fault, Intention, Message, Opening,
-    Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
+    Budget, CheckResult, Compaction, Criterion, Denial, Event, EventKind, Fault, Intention, Lasting, Message,
+    Opening, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
 };
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
@@ -310,7 +310,12 @@ impl<'a> Line<'_, 'a> {
 
     fn question(&self) -> Result<Question, RecordError> {
         let approval: ApprovalRequired<'_> = self.payload()?;
-        let (details, choices) = split(&approval.details);
+        let (details, choices) = split(&approval.details, "choices");
+        let details = if approval.remember.is_some() && choices.is_empty() {
+            split(&approval.details, "scopes").0
+        } else {
+            details
+        };
         Ok(Question {
             gate: name(approval.approval_id),
             call: name(approval.call_id),
@@ -321,6 +326,9 @@ impl<'a> Line<'_, 'a> {
             choices,
             needed: approval.needed,
             expires: Now(approval.expires_at),
+            remember: owned(approval.remember),
+            digest: owned(approval.sha256),
+            denial: approval.on_denial.map_or(Denial::Ends, Into::into),
         })
     }
 
@@ -341,11 +349,12 @@ impl<'a> Line<'_, 'a> {
 /// Takes the choices out of the particulars of a gate, where they are the last field.
 ///
 /// Particulars without such a field stay as they are: a record is never unreadable for what a provider put into them.
-fn split(details: &RawValue) -> (Json, Vec<String>) {
+fn split(details: &RawValue, name: &str) -> (Json, Vec<String>) {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(details.get()).unwrap_or_default();
-    let parts = fields.get("choices").and_then(|list| {
+    let parts = fields.get(name).and_then(|list| {
         let choices: Vec<String> = serde_json::from_str(list.get()).ok()?;
-        let rest = details.get().strip_suffix('}')?.strip_suffix(list.get())?.strip_suffix("\"choices\":")?;
+        let head = format!("\"{name}\":");
+        let rest = details.get().strip_suffix('}')?.strip_suffix(list.get())?.strip_suffix(&head)?;
         Some((Json::new(format!("{}}}", rest.strip_suffix(',').unwrap_or(rest))), choices))
     });
     parts.unwrap_or_else(|| (json(details), Vec::new()))
@@ -401,6 +410,7 @@ fn verdict(received: ApprovalReceived<'_>) -> Verdict {
         choice: owned(received.choice),
         by: received.by.into_owned(),
         comment: owned(received.comment),
+        lasting: received.scope.map_or(Lasting::Once, Into::into),
     }
 }
 

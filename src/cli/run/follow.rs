@@ -150,11 +150,13 @@ impl Follow {
     async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
         match self.policies.of(&pending) {
             Policy::Deny => {
-                let comment = match self.policies.work {
-                    Policy::All => "the budget is used up, and --yes does not raise it",
-                    Policy::Deny | Policy::Ask => "nobody to ask: run with --approve ask or all",
+                let why = match self.policies.work {
+                    Policy::All => "denied: the budget is used up, and --yes does not raise it",
+                    Policy::Deny | Policy::Ask => "denied: nobody to ask; run with --approve ask or all",
                 };
-                self.settle(&pending, Verdict::Deny(None), Some(comment.to_owned())).await
+                console.note(why);
+                // A reason would be told to the model, and the run would go on.
+                self.settle(&pending, Verdict::Deny(None), None).await
             }
             Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
             Policy::Ask => {

@@ -275,7 +275,9 @@ impl Lane {
                     gathering.synced = true;
                     gathering.after.doing.push(effect);
                 }
-                Effect::Turn(_) | Effect::Check { .. } => gathering.after.doing.push(effect),
+                Effect::Turn(_) | Effect::Check { .. } | Effect::Remember { .. } => {
+                    gathering.after.doing.push(effect);
+                }
             }
         }
     }

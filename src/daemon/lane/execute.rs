@@ -12,13 +12,15 @@ use crate::kernel::id::CallId;
 use crate::provider::{Gone, Reports};
 use crate::redact;
 use crate::sandbox::output::{Decoder, Excerpt};
-use crate::sandbox::tools::{self, Fault, FaultKind, Outcome};
+use crate::sandbox::tools::{self, Bench, Fault, FaultKind, Outcome};
 use crate::sandbox::{Chunk, Stream};
 
 /// Everything one use of a tool needs.
 pub(super) struct Job {
     pub(super) intention: Intention,
     pub(super) args: Whole<String>,
+    /// What exactly was approved, as a digest; nothing where nobody was asked.
+    pub(super) bound: Option<String>,
     pub(super) place: Place,
     pub(super) clock: Clock,
 }
@@ -55,7 +57,7 @@ async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone>
         Err(fault) => return Ok(Outcome::failed(fault)),
     };
     let bench = match job.place.bench(reports.redactor()).await {
-        Ok(bench) => bench,
+        Ok(bench) => Bench { bound: job.bound.clone(), ..bench },
         Err(fault) => return Ok(Outcome::failed(fault)),
     };
     if job.place.environment.is_none() && request.starts_programs() {

@@ -16,6 +16,7 @@ mod place;
 mod storage;
 mod working;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -35,7 +36,7 @@ use crate::provider::Reported;
 use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
 use storage::{Flight, Storage};
-use working::Work;
+use working::{Use, Work};
 
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
 pub use leaving::{Departure, Leave, Leaving};
@@ -389,9 +390,15 @@ impl Lane {
                 let check = self.memory.whole_check(self.session.state(), index, &criterion);
                 self.work.check(run, index, check, &self.memory);
             }
-            Effect::Execute { run, intention } if goes_on(&run) => {
-                let args = self.memory.whole_args(&intention);
-                self.work.execute(run, *intention, args, &self.memory, self.session.state());
+            Effect::Execute { run, intention, bound } if goes_on(&run) => {
+                let use_ = Use { args: self.memory.whole_args(&intention), intention: *intention, bound };
+                self.work.execute(run, use_, &self.memory, self.session.state());
+            }
+            Effect::Remember { rule, by } => {
+                let state = self.session.state();
+                let run = state.run.as_ref().map(|run| run.id.clone());
+                let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| (&opening.cwd).into());
+                self.work.remember(rule, by, run, cwd);
             }
             Effect::Turn(_)
             | Effect::Check { .. }

@@ -22,7 +22,7 @@ use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, groupin
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Fault, Purpose, Taken, Used, Wanted};
+use crate::kernel::event::{Budget, Compaction, Denial, Fault, Purpose, Taken, Used, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -262,23 +262,14 @@ impl Table {
             return Ok(None);
         }
         let asked = request.question(&self.bench).await?;
-        Ok(Some(Question {
-            kind: asked.kind,
-            title: asked.title,
-            summary: asked.summary,
-            details: asked.details.to_string(),
-            choices: Vec::new(),
-        }))
+        let plain = Question::plain(asked.kind, asked.title, asked.summary, asked.details.to_string());
+        Ok(Some(Question { digest: Some(asked.digest), denial: Denial::Told, ..plain }))
     }
 
     async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {
-        let question = Question {
-            kind: gate::BUDGET,
-            title: "The budget of the run is used up".to_owned(),
-            summary: breach.summary(),
-            details: breach.details(),
-            choices: gate::budget_choices(),
-        };
+        let title = "The budget of the run is used up".to_owned();
+        let plain = Question::plain(gate::BUDGET, title, breach.summary(), breach.details());
+        let question = Question { choices: gate::budget_choices(), ..plain };
         self.reports.call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
         self.reports.turn_done().await
     }

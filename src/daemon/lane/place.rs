@@ -44,6 +44,7 @@ impl Place {
                 ..tools::Limits::default()
             },
             safe: Arc::new(move |text| redactor.text(text).into_owned()),
+            bound: None,
         })
     }
 }

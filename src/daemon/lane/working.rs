@@ -12,6 +12,7 @@ use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking};
 use super::place::Place;
+use crate::daemon::grants;
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
@@ -33,6 +34,14 @@ pub(super) struct Work {
     way_back: Option<WayBack>,
     active: Option<Active>,
     closed: bool,
+}
+
+/// A use of a tool that may begin.
+pub(super) struct Use {
+    pub(super) intention: Intention,
+    pub(super) args: Whole<String>,
+    /// What exactly was approved, as a digest.
+    pub(super) bound: Option<String>,
 }
 
 type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
@@ -106,8 +115,7 @@ impl Work {
     pub(super) fn execute(
         &mut self,
         run: RunId,
-        intention: Intention,
-        args: Whole<String>,
+        Use { intention, args, bound }: Use,
         memory: &Memory,
         state: &State,
     ) {
@@ -116,9 +124,31 @@ impl Work {
         }
         let reports = self.reports(run.clone(), memory);
         let place = self.place(&run, memory, state);
-        let job = Job { intention, args, place, clock: self.world.clock };
+        let job = Job { intention, args, bound, place, clock: self.world.clock };
         let broken = Report::Settled(Box::new(broken_call(&job.intention)));
         self.spawn(run, broken, execute::execute(job, reports));
+    }
+
+    /// Remembers what may go ahead unasked in the repository of the session; a run hears if that fails.
+    pub(super) fn remember(&mut self, rule: String, by: String, run: Option<RunId>, cwd: PathBuf) {
+        let (grants, at) = (Arc::clone(&self.world.grants), self.world.clock.now());
+        let way_back = run.map(|run| (run, self.sender()));
+        tokio::spawn(async move {
+            let keep = move || grants.add(&grants::repository(&cwd), rule, by, at);
+            let failed = match tokio::task::spawn_blocking(keep).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "the daemon failed while it was written down".to_owned(),
+            };
+            tracing::warn!(error = %failed, "an approval cannot be remembered");
+            if let Some((run, sender)) = way_back {
+                let (code, message) =
+                    ("APPROVAL_NOT_KEPT".to_owned(), format!("it holds once only: {failed}"));
+                let report = Report::Warned { code, message, detail: None };
+                // The lane may have ended; then nobody needs to know.
+                let _ = sender.send(Box::new(Reported::new(run, report))).await;
+            }
+        });
     }
 
     /// Ends everything of a run at once, and reports when nothing is left.

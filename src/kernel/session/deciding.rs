@@ -2,9 +2,12 @@
 
 use super::Session;
 use super::effects::Effects;
+use super::running::unused;
 use crate::kernel::command::{Answer, Caller, Decide, Reply};
 use crate::kernel::effect::Ask;
-use crate::kernel::event::{Decision, Ending, EventKind, Intention, Outcome, Question, Settlement, Verdict};
+use crate::kernel::event::{
+    Decision, Denial, Ending, EventKind, Fault, Intention, Lasting, Outcome, Question, Settlement, Verdict,
+};
 use crate::kernel::gate::{self, Gate};
 use crate::kernel::id::{CallId, GateId};
 use crate::kernel::refusal::Refusal;
@@ -15,12 +18,15 @@ use crate::kernel::time::Now;
 const TIMEOUT: &str = "timeout";
 /// Who settles the gates of a run that is stopped.
 const CANCEL: &str = "cancel";
+/// The word for programs where somebody said no and why.
+const DENIED: &str = "DENIED";
 
 impl Session {
     pub(super) fn decide(&mut self, caller: &Caller, vote: &Decide, now: Now, fx: &mut Effects) -> Reply {
         self.entitled(self.roster.rights(caller).decide)?;
         let gate = self.open_gate(vote)?;
         let choice = gate.choice(vote)?;
+        gate.offers(vote)?;
         let by = caller.source.clone();
         if !gate.settles(&by, vote.decision) {
             let kind = EventKind::GateVoted { gate: vote.gate.clone(), decision: vote.decision, by };
@@ -28,16 +34,28 @@ impl Session {
             return Ok(Answer::Decided);
         }
         let comment = vote.comment.clone();
-        let verdict = Verdict { gate: vote.gate.clone(), decision: vote.decision, choice, by, comment };
+        let (gate, decision, lasting) = (vote.gate.clone(), vote.decision, vote.lasting);
+        let verdict = Verdict { gate, decision, choice, by, comment, lasting };
         self.settle(verdict, now, fx);
         Ok(Answer::Decided)
     }
 
     /// Opens the gate of a call that a provider wants asked about.
     pub(super) fn ask(&mut self, call: CallId, ask: Ask, now: Now, fx: &mut Effects) {
-        let Ask { gate, kind, title, summary, details, choices, needed } = ask;
-        let expires = now.after(self.limits.gate_millis);
-        let question = Question { gate, call, kind, title, summary, details, choices, needed, expires };
+        let question = Question {
+            gate: ask.gate,
+            call,
+            kind: ask.kind,
+            title: ask.title,
+            summary: ask.summary,
+            details: ask.details,
+            choices: ask.choices,
+            needed: ask.needed,
+            expires: now.after(self.limits.gate_millis),
+            remember: ask.remember,
+            digest: ask.digest,
+            denial: ask.denial,
+        };
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
 
@@ -62,6 +80,9 @@ impl Session {
             choices: gate::unknown_choices(),
             needed: 1,
             expires: now.after(self.limits.gate_millis),
+            remember: None,
+            digest: None,
+            denial: Denial::Ends,
         };
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
@@ -74,19 +95,16 @@ impl Session {
         if self.state.run.as_ref().and_then(|run| run.deadline).is_some_and(|deadline| deadline <= now) {
             return self.stop(Outcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
         }
-        let due = self.state.gates.values().find(|gate| gate.question.expires <= now).map(denied);
-        if let Some((gate, choice)) = due {
-            let by = TIMEOUT.to_owned();
-            self.settle(Verdict { gate, decision: Decision::Deny, choice, by, comment: None }, now, fx);
+        let due = self.state.gates.values().find(|gate| gate.question.expires <= now);
+        if let Some(verdict) = due.map(|gate| denied(gate, TIMEOUT)) {
+            self.settle(verdict, now, fx);
         }
     }
 
     /// Settles all open gates of a run that is being stopped.
     pub(super) fn deny_open_gates(&mut self, now: Now, fx: &mut Effects) {
-        let open: Vec<_> = self.state.gates.values().map(denied).collect();
-        for (gate, choice) in open {
-            let by = CANCEL.to_owned();
-            let verdict = Verdict { gate, decision: Decision::Deny, choice, by, comment: None };
+        let open: Vec<_> = self.state.gates.values().map(|gate| denied(gate, CANCEL)).collect();
+        for verdict in open {
             self.record(EventKind::GateSettled(Box::new(verdict)), now, fx);
         }
     }
@@ -102,16 +120,23 @@ impl Session {
     }
 
     fn settle(&mut self, verdict: Verdict, now: Now, fx: &mut Effects) {
-        let question = self.state.gates.get(&verdict.gate).map(|gate| &gate.question);
-        let of_budget = question.is_some_and(|question| question.kind == gate::BUDGET);
-        let call = question.map(|question| question.call.clone());
-        let choice = verdict.choice.clone();
-        let (decision, by) = (verdict.decision, verdict.by.clone());
+        let Some(question) = self.state.gates.get(&verdict.gate).map(|gate| gate.question.clone()) else {
+            return;
+        };
+        let of_budget = question.kind == gate::BUDGET;
+        let Verdict { decision, choice, by, comment, lasting, .. } = verdict.clone();
         self.record(EventKind::GateSettled(Box::new(verdict)), now, fx);
+        if let Some(rule) = question.remember.filter(|_| lasting == Lasting::Always) {
+            fx.remember(rule, by.clone());
+        }
         let calls = self.state.run.as_ref().map(|run| &run.calls);
-        let Some(call) = call.and_then(|call| calls?.get(&call)) else { return };
+        let Some(call) = calls.and_then(|calls| calls.get(&question.call)) else { return };
         let intention = call.intention.clone();
+        let told = comment.filter(|comment| question.denial == Denial::Told && !comment.trim().is_empty());
         match (decision, call.stage) {
+            (Decision::Deny, Stage::Intended) if let Some(comment) = &told => {
+                self.tell_of_denial(&intention, &by, comment, now, fx);
+            }
             // Nothing was forbidden: what was given is used up.
             (Decision::Deny, Stage::Intended) if of_budget => {
                 self.stop(Outcome::Failed, gate::BUDGET.to_owned(), &by, now, fx);
@@ -124,6 +149,15 @@ impl Session {
             }
             (Decision::Approve, Stage::Intended | Stage::Started) => self.start_call(intention, now, fx),
         }
+    }
+
+    /// Says no to the provider and why, and goes on.
+    fn tell_of_denial(&mut self, intention: &Intention, by: &str, comment: &str, now: Now, fx: &mut Effects) {
+        let message = format!("denied by {by}: {comment}");
+        let fault = Fault { kind: DENIED.to_owned(), retryable: false, message, detail: None };
+        let settlement = unused(intention, Ending::Failed, fault);
+        self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
+        self.advance(fx);
     }
 
     fn skip(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
@@ -142,7 +176,14 @@ impl Session {
     }
 }
 
-/// Returns a gate and the choice that denies it.
-fn denied(gate: &Gate) -> (GateId, Option<String>) {
-    (gate.question.gate.clone(), gate.question.choices.last().cloned())
+/// Denies a gate that nobody has decided on.
+fn denied(gate: &Gate, by: &str) -> Verdict {
+    Verdict {
+        gate: gate.question.gate.clone(),
+        decision: Decision::Deny,
+        choice: gate.question.choices.last().cloned(),
+        by: by.to_owned(),
+        comment: None,
+        lasting: Lasting::Once,
+    }
 }

@@ -59,8 +59,12 @@ impl Effects {
         self.afterwards.push(Effect::Check { run, index, criterion: Box::new(criterion) });
     }
 
-    pub(super) fn execute(&mut self, run: RunId, intention: Intention) {
-        self.afterwards.push(Effect::Execute { run, intention: Box::new(intention) });
+    pub(super) fn execute(&mut self, run: RunId, intention: Intention, bound: Option<String>) {
+        self.afterwards.push(Effect::Execute { run, intention: Box::new(intention), bound });
+    }
+
+    pub(super) fn remember(&mut self, rule: String, by: String) {
+        self.afterwards.push(Effect::Remember { rule, by });
     }
 
     pub(super) fn checkpoint(&mut self, at: Seq) {

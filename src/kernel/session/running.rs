@@ -160,8 +160,10 @@ impl Session {
     pub(super) fn start_call(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
         let Some(run) = self.state.run.as_ref().map(|run| run.id.clone()) else { return };
         let (call, tool) = (intention.call.clone(), intention.tool.clone());
+        let calls = self.state.run.as_ref().map(|run| &run.calls);
+        let bound = calls.and_then(|calls| calls.get(&call)?.bound.clone());
         self.record(EventKind::CallStarted { call, tool }, now, fx);
-        fx.execute(run, intention);
+        fx.execute(run, intention, bound);
     }
 
     /// Ends everything that the run has started; the run ends when that is reported.
@@ -276,6 +278,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         spent: run.spent,
         context_from: state.context_from,
         last_seq: state.last_seq,
+        granted: state.granted.iter().chain(&run.granted).cloned().collect(),
     }
 }
 
@@ -340,7 +343,7 @@ fn cut_short(call: &Call) -> Settlement {
 }
 
 /// Settles a use of a tool that did not happen, or not to its end.
-fn unused(intention: &Intention, ending: Ending, fault: Fault) -> Settlement {
+pub(super) fn unused(intention: &Intention, ending: Ending, fault: Fault) -> Settlement {
     Settlement {
         call: intention.call.clone(),
         tool: intention.tool.clone(),

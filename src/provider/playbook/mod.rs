@@ -91,23 +91,16 @@ fn begin(item: &Item) -> Next {
         Item::Say(text) => Next::Say(text.clone()),
         Item::Exec { command, ask, go_on: _ } => {
             let args = json!({ "command": command }).to_string();
-            let question = ask.then(|| Question {
-                kind: "exec",
-                title: "Approve command".to_owned(),
-                summary: command.clone(),
-                details: args.clone(),
-                choices: Vec::new(),
+            let question = ask.then(|| {
+                Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone())
             });
             Next::Call { tool: "sandbox_exec", args, question }
         }
         Item::Write { path, content, ask } => {
             let args = json!({ "path": path, "content": content }).to_string();
-            let question = ask.then(|| Question {
-                kind: "write",
-                title: format!("Approve writing {path}"),
-                summary: format!("write {} bytes to {path}", content.len()),
-                details: args.clone(),
-                choices: Vec::new(),
+            let question = ask.then(|| {
+                let summary = format!("write {} bytes to {path}", content.len());
+                Question::plain("write", format!("Approve writing {path}"), summary, args.clone())
             });
             Next::Call { tool: "sandbox_write_file", args, question }
         }
@@ -255,6 +248,7 @@ mod tests {
             spent: Spent::default(),
             context_from: Seq::ZERO,
             last_seq: Seq::ZERO,
+            granted: Vec::new(),
         }
     }
 

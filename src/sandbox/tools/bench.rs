@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use super::Network;
+use super::binding::Binding;
+use super::edit::Planned;
 use super::fault::{Fault, FaultKind};
 use super::limits::Limits;
+use super::request::Request;
 use crate::kernel::event::Ending;
 use crate::sandbox::RunTree;
 use crate::sandbox::ground::Ground;
@@ -32,6 +35,8 @@ pub struct Bench {
     pub limits: Limits,
     /// Takes secrets out.
     pub safe: Safe,
+    /// What exactly was approved, as a digest; nothing where nobody was asked.
+    pub bound: Option<String>,
 }
 
 /// An environment holds secrets, so it is not shown.
@@ -49,8 +54,13 @@ impl Bench {
     ) -> Result<T, Fault> {
         let stop = Arc::new(AtomicBool::new(false));
         let _when_dropped = StopWhenDropped(Arc::clone(&stop));
-        let site =
-            Site { ground: self.ground.clone(), limits: self.limits, safe: Arc::clone(&self.safe), stop };
+        let site = Site {
+            ground: self.ground.clone(),
+            limits: self.limits,
+            safe: Arc::clone(&self.safe),
+            bound: self.bound.clone(),
+            stop,
+        };
         match tokio::task::spawn_blocking(move || work(&site)).await {
             Ok(done) => done,
             Err(_) => Err(Fault::new(FaultKind::Internal, "the daemon failed while the tool was used")),
@@ -71,10 +81,22 @@ pub(super) struct Site {
     pub(super) ground: Ground,
     pub(super) limits: Limits,
     pub(super) safe: Safe,
+    bound: Option<String>,
     stop: Arc<AtomicBool>,
 }
 
 impl Site {
+    /// Refuses a change of files that is not the one which was approved.
+    pub(super) fn check(&self, request: &Request, files: &[Planned]) -> Result<(), Fault> {
+        let binding = Binding::of(request, self.ground.path());
+        files.iter().fold(binding, Binding::file).check(self.bound.as_deref())
+    }
+
+    /// Tells whether somebody was asked.
+    pub(super) const fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
     /// Tells whether nobody waits any more.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -83,7 +105,7 @@ impl Site {
     #[cfg(test)]
     pub(super) fn test(path: &std::path::Path, limits: Limits) -> Self {
         let ground = Ground::open(path, crate::sandbox::ground::Reach::Workspace).unwrap();
-        Self { ground, limits, safe: Arc::new(str::to_owned), stop: Arc::default() }
+        Self { ground, limits, safe: Arc::new(str::to_owned), bound: None, stop: Arc::default() }
     }
 
     #[cfg(test)]

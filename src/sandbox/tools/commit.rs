@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::bench::{Bench, Site};
 use super::fault::{Fault, FaultKind};
@@ -73,6 +74,16 @@ impl Args {
 const NUMSTAT: [&str; 6] =
     ["--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
+/// A difference to the last byte: with the whole names of contents, and with binary files.
+const WHOLE: [&str; 6] = [
+    "--full-index",
+    "--binary",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+];
+
 pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> {
     let paths = args.wanted(bench)?;
     let mut words = vec![
@@ -109,26 +120,34 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
     .to_string())
 }
 
-/// What would be committed, counted without changing anything.
-pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Value, Fault> {
+/// What would be committed.
+pub(super) struct Preview {
+    /// Counted, for people.
+    pub(super) shown: Value,
+    /// Every byte of it, as a digest.
+    pub(super) seal: [u8; 32],
+}
+
+/// Looks at what would be committed, without changing anything.
+pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault> {
     let paths = args.wanted(bench)?;
     let (branch, tree) = standing(bench).await?;
-    let mut words = [&["diff"][..], &NUMSTAT].concat();
-    let mut files = if paths.is_empty() {
-        words.extend(["--cached", &*tree]);
-        counted(&words, bench).await?
-    } else {
-        words.extend(["--relative", &*tree, "--"]);
-        words.extend(paths.iter().map(String::as_str));
-        counted(&words, bench).await?
-    };
+    let mut about =
+        if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };
+    about.extend(paths.iter().map(String::as_str));
+    let mut files = counted(&[&["diff"][..], &NUMSTAT, &about].concat(), bench).await?;
+    // The difference names the content of every changed file, which is more than is counted.
+    let whole = Script::git(&[&["diff"][..], &WHOLE, &about].concat()).read_by(&["hash-object", "--stdin"]);
+    let mut seal = Sha256::new_with_prefix(whole.run(bench).await?.bytes);
     if !paths.is_empty() {
         let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
         others.extend(paths.iter().map(String::as_str));
         let printed = Script::git(&others).run(bench).await?;
         let names: Vec<String> =
             String::from_utf8_lossy(&printed.bytes).split_terminator('\0').map(str::to_owned).collect();
-        files.extend(bench.away(move |site| Ok(new_files(names, site))).await?);
+        let (new, digest) = bench.away(move |site| Ok(new_files(names, site))).await?;
+        files.extend(new);
+        seal.update(digest);
     }
     if files.is_empty() {
         return Err(Fault::new(FaultKind::NothingToCommit, "there is nothing to commit"));
@@ -139,10 +158,11 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Value, Fault> 
         .take(LISTED)
         .map(|file| json!({ "path": file.path, "insertions": file.insertions, "deletions": file.deletions }))
         .collect();
-    Ok(json!({
+    let shown = json!({
         "filesChanged": files.len(), "insertions": insertions, "deletions": deletions,
         "message": args.message, "branch": branch, "files": listed,
-    }))
+    });
+    Ok(Preview { shown, seal: seal.finalize().into() })
 }
 
 /// The branch, and the tree that a commit would be compared with: the empty one before the first commit.
@@ -170,23 +190,31 @@ async fn counted(words: &[&str], bench: &Bench) -> Result<Vec<Counted>, Fault> {
     Ok(git::numstat(&String::from_utf8_lossy(&printed.bytes)))
 }
 
-/// Untracked files with the lines they have.
-fn new_files(names: Vec<String>, site: &Site) -> Vec<Counted> {
-    let lines = |name: &str| {
+/// Untracked files with the lines they have, and a digest of them all.
+///
+/// Of more than are counted, and of what is larger than a file may be, only the names and the beginnings are looked at.
+fn new_files(names: Vec<String>, site: &Site) -> (Vec<Counted>, [u8; 32]) {
+    let mut seal = Sha256::new();
+    let mut lines = |name: &str| {
         let file = site.ground.file(Path::new(name)).ok()?;
         let mut bytes = Vec::new();
         file.take(site.limits.file_bytes).read_to_end(&mut bytes).ok()?;
+        seal.update(Sha256::digest(&bytes));
         let is_binary = memchr::memchr(0, &bytes).is_some();
         let unended = bytes.last().is_some_and(|byte| *byte != b'\n');
         let ends = memchr::memchr_iter(b'\n', &bytes).count() as u64;
         Some(if is_binary { 0 } else { ends + u64::from(unended) })
     };
+    let mut all = Sha256::new();
     let counted = |(index, path): (usize, String)| {
+        all.update(Sha256::digest(&path));
         let look = index < COUNTED && !site.is_stopped();
         let insertions = if look { lines(&path).unwrap_or(0) } else { 0 };
         Counted { path, insertions, deletions: 0 }
     };
-    names.into_iter().enumerate().map(counted).collect()
+    let files = names.into_iter().enumerate().map(counted).collect();
+    all.update(seal.finalize());
+    (files, all.finalize().into())
 }
 
 fn sums(files: &[Counted]) -> (u64, u64) {

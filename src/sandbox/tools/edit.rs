@@ -11,6 +11,7 @@ use super::bench::Site;
 use super::fault::{Fault, FaultKind};
 use super::patch::{Change, FilePatch, Patch};
 use super::question::counts;
+use super::request::Request;
 use super::write::check_size;
 use crate::sandbox::ground::GroundError;
 
@@ -173,6 +174,7 @@ fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
 
 pub(super) fn edit(edit: &Edit, site: &Site) -> Result<String, Fault> {
     let planned = plan(edit, site)?;
+    site.check(&Request::Edit(edit.clone()), &planned)?;
     for (index, file) in planned.iter().enumerate() {
         if let Err(error) = put(&file.path, file.after.as_deref(), site) {
             return Err(undo(&planned[..index], site, error.into()));

@@ -42,6 +42,8 @@ pub enum FaultKind {
     TimeLimit,
     /// It ended with its run.
     Cut,
+    /// Something else was approved than what would be done.
+    ApprovalStale,
     /// The command could not be run.
     ExecFailed,
     /// The place of the tools cannot be used.
@@ -100,6 +102,7 @@ impl FaultKind {
             Self::HttpStatus => "HTTP_STATUS",
             Self::RedirectedAway => "REDIRECTED_AWAY",
             Self::NotText => "NOT_TEXT",
+            Self::ApprovalStale => "APPROVAL_STALE",
             Self::SecretNotKept => "SECRET_NOT_KEPT",
             Self::Internal => "INTERNAL_ERROR",
         }
@@ -112,7 +115,8 @@ impl FaultKind {
             | Self::TimeLimit
             | Self::ExecFailed
             | Self::SandboxUnavailable
-            | Self::NetworkFailed => true,
+            | Self::NetworkFailed
+            | Self::ApprovalStale => true,
             Self::UnknownTool
             | Self::BadArguments
             | Self::NotFound
@@ -196,7 +200,7 @@ mod tests {
     use super::FaultKind as Kind;
 
     /// Every kind, in the order of the documentation.
-    const ALL: [Kind; 30] = [
+    const ALL: [Kind; 31] = [
         Kind::UnknownTool,
         Kind::BadArguments,
         Kind::NotFound,
@@ -225,6 +229,7 @@ mod tests {
         Kind::HttpStatus,
         Kind::RedirectedAway,
         Kind::NotText,
+        Kind::ApprovalStale,
         Kind::SecretNotKept,
         Kind::Internal,
     ];

@@ -78,6 +78,14 @@ impl Script {
         self
     }
 
+    /// Has the last call read by another.
+    pub(super) fn read_by(mut self, args: &[&str]) -> Self {
+        let words: Vec<String> = HARDENED.iter().chain(args).map(|word| quoted(word)).collect();
+        self.0.push_str(" | ");
+        self.0.push_str(&words.join(" "));
+        self
+    }
+
     /// Has what the last call prints taken for a complaint.
     pub(super) fn quietly(mut self) -> Self {
         self.0.push_str(" >&2");

@@ -8,6 +8,7 @@
 //! where it has parts (a listing, hits, a status). What goes wrong is a [`Fault`] of a closed kind.
 
 mod bench;
+mod binding;
 mod commit;
 mod diff;
 mod edit;

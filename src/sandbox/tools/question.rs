@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::bench::{Bench, Site, floor};
-use super::commit;
+use super::binding::Binding;
+use super::commit::{self, Preview};
 use super::edit::{self, Planned};
 use super::fault::Fault;
 use super::request::Request;
@@ -24,23 +25,27 @@ pub struct Question {
     pub details: Value,
     /// How much harm it may do.
     pub risk: Risk,
+    /// Exactly what would be done, as a digest.
+    pub digest: String,
 }
 
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
-    let (kind, title, summary, mut details) = parts(request, bench).await?;
+    let ((kind, title, summary, mut details), digest) = parts(request, bench).await?;
     let risk = request.risk();
     details["tool"] = request.tool().into();
     details["risk"] = risk.word().into();
-    Ok(Question { kind, title, summary, details, risk })
+    Ok(Question { kind, title, summary, details, risk, digest })
 }
 
 /// The kind, the headline, the summary and the particulars.
 type Parts = (&'static str, String, String, Value);
 
-async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
+/// Returns the parts of the question, and the digest of what it asks about.
+async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Fault> {
     let looking =
         |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
-    Ok(match request {
+    let binding = Binding::of(request, bench.ground.path());
+    let parts = match request {
         Request::Read(args) => looking("Approve reading", &args.path, json!({ "path": args.path })),
         Request::List(args) => {
             let path = args.path.as_deref().unwrap_or(".");
@@ -57,11 +62,11 @@ async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
         }
         Request::Write(args) => {
             let args = args.clone();
-            bench.away(move |site| Ok(of_files(&[write::plan(args, site)?], site))).await?
+            return bench.away(move |site| Ok(of_files(&[write::plan(args, site)?], binding, site))).await;
         }
         Request::Edit(edit) => {
             let edit = edit.clone();
-            bench.away(move |site| Ok(of_files(&edit::plan(&edit, site)?, site))).await?
+            return bench.away(move |site| Ok(of_files(&edit::plan(&edit, site)?, binding, site))).await;
         }
         Request::Exec(args) => {
             let cwd = args.cwd.as_deref().unwrap_or(".");
@@ -70,19 +75,25 @@ async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
             ("exec", "Approve command".to_owned(), args.command.clone(), details)
         }
         Request::Commit(args) => {
-            let details = commit::preview(args, bench).await?;
+            let Preview { shown, seal } = commit::preview(args, bench).await?;
             let subject = args.message.trim().lines().next().unwrap_or_default().to_owned();
-            ("commit", "Approve commit".to_owned(), subject, details)
+            let digest = binding.part(shown.to_string().as_bytes()).part(&seal).finish();
+            return Ok((("commit", "Approve commit".to_owned(), subject, shown), digest));
         }
         Request::Fetch(args) => {
             let (summary, details) = (format!("GET {}", args.url), json!({ "url": args.url }));
             ("network", "Approve fetching".to_owned(), summary, details)
         }
-    })
+    };
+    Ok((parts, binding.finish()))
 }
 
-/// The question of a change of files.
-fn of_files(files: &[Planned], site: &Site) -> Parts {
+/// The question of a change of files, bound to what they hold and are to hold.
+fn of_files(files: &[Planned], binding: Binding, site: &Site) -> (Parts, String) {
+    (shown(files, site), files.iter().fold(binding, Binding::file).finish())
+}
+
+fn shown(files: &[Planned], site: &Site) -> Parts {
     let (mut insertions, mut deletions) = (0, 0);
     let mut diff = String::new();
     for file in files {
@@ -163,7 +174,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let site = Site::test(dir.path(), Limits::default());
         let file = planned("f", Some("one\ntwo\nthree\n"), Some("one\n2\n2b\nthree\n"));
-        let (_, title, summary, details) = of_files(&[file], &site);
+        let (_, title, summary, details) = shown(&[file], &site);
         assert_eq!(title, "Approve writing f");
         assert_eq!(summary, "change f: 2 insertions, 1 deletion");
         let diff = "--- f\n+++ f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n";
@@ -176,7 +187,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let site = Site::test(dir.path(), Limits { diff_bytes: 30, ..Limits::default() });
         let files = [planned("new", None, Some("a\n")), planned("old", Some("b\n"), None)];
-        let (_, title, summary, details) = of_files(&files, &site);
+        let (_, title, summary, details) = shown(&files, &site);
         assert_eq!(title, "Approve writing 2 files");
         assert_eq!(summary, "change 2 files: 1 insertion, 1 deletion");
         assert_eq!(details["files"], json!(["new", "old"]));

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::bench::{Bench, Outcome};
+use super::binding::{self, Binding};
 use super::fault::{Fault, FaultKind};
 use super::question::Question;
 use super::risk::{self, Risk};
@@ -130,6 +131,9 @@ impl Request {
 /// What a command prints goes to `out` as it comes, and while `out` is full the command waits; no other tool uses it.
 /// A future that is dropped ends what it started.
 pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
+    if let Err(fault) = check(&request, bench).await {
+        return Outcome::failed(fault);
+    }
     match request {
         Request::Read(args) => bench.away(move |site| read::read(&args, site)).await.into(),
         Request::List(args) => bench.away(move |site| list::list(&args, site)).await.into(),
@@ -141,6 +145,25 @@ pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> O
         Request::Diff(args) => diff::diff(&args, bench).await.into(),
         Request::Commit(args) => commit::commit(&args, bench).await.into(),
         Request::Fetch(args) => fetch::fetch(&args, bench).await.into(),
+    }
+}
+
+/// Refuses what is not what was approved; changes of files are looked at when they are made.
+async fn check(request: &Request, bench: &Bench) -> Result<(), Fault> {
+    let Some(approved) = bench.bound.as_deref() else { return Ok(()) };
+    match request {
+        Request::Write(_) | Request::Edit(_) => Ok(()),
+        Request::Commit(_) => match question::of(request, bench).await? {
+            asked if asked.digest == approved => Ok(()),
+            _ => Err(binding::stale()),
+        },
+        Request::Read(_)
+        | Request::List(_)
+        | Request::Search(_)
+        | Request::Exec(_)
+        | Request::Status(_)
+        | Request::Diff(_)
+        | Request::Fetch(_) => Binding::of(request, bench.ground.path()).check(Some(approved)),
     }
 }
 

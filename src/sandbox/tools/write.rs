@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::bench::Site;
 use super::edit::Planned;
 use super::fault::{Fault, FaultKind};
+use super::request::Request;
 use crate::sandbox::ground::GroundError;
 
 pub(super) const NAME: &str = "sandbox_write_file";
@@ -26,6 +27,9 @@ pub struct Args {
 
 pub(super) fn write(args: &Args, site: &Site) -> Result<String, Fault> {
     check_size(&args.path, args.content.len(), site)?;
+    if site.is_bound() {
+        site.check(&Request::Write(args.clone()), &[plan(args.clone(), site)?])?;
+    }
     let written = site.ground.replace(Path::new(&args.path), args.content.as_bytes())?;
     let verb = if written.created { "created" } else { "replaced" };
     Ok(format!("{verb} {} ({} bytes)", args.path, written.bytes))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kernel::event::{Budget, Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
 /// What is asked of the daemon.
@@ -35,6 +35,13 @@ pub enum Ask {
     ListApprovals {
         /// In this session alone.
         session: Option<SessionId>,
+    },
+    /// What may go ahead unasked, in every repository?
+    ListGrants,
+    /// Ask about it again.
+    RevokeGrant {
+        /// Which one.
+        id: String,
     },
     /// Which providers are there?
     ListProviders,
@@ -184,6 +191,8 @@ pub struct Decide {
     pub choice: Option<String>,
     /// A comment as it was sent.
     pub comment: Option<String>,
+    /// How long a yes holds.
+    pub lasting: Lasting,
     /// The environment of the user.
     pub environment: Option<Environment>,
 }

@@ -7,7 +7,7 @@ use super::ask::{Ask, Attach, Decide, Prompt, SessionAsk, StartSession, Token};
 use super::fields::Fields;
 use super::problem::{Bound, Fault, Problem};
 use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
-use crate::kernel::event::{Budget, Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
 
 /// Reads what a request asks for, with the session that it names.
@@ -33,6 +33,8 @@ pub(super) fn read(
         PlainRequest::Ping => Ask::Ping,
         PlainRequest::StartSession => Ask::StartSession(Box::new(reader.start_session()?)),
         PlainRequest::ListSessions => reader.list_sessions()?,
+        PlainRequest::ListGrants => Ask::ListGrants,
+        PlainRequest::RevokeGrant => Ask::RevokeGrant { id: fields.text("grantId", reader.id())? },
         PlainRequest::ListProviders => Ask::ListProviders,
         PlainRequest::GetMetrics => Ask::Metrics,
         PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
@@ -202,15 +204,23 @@ impl Reader<'_, '_> {
                 return Err(fields.fault("decision", Fault::Word { allowed }));
             }
         };
-        if fields.hint("scope", self.name())?.is_some_and(|scope| scope != "once") {
-            return Err(fields.fault("scope", Fault::Word { allowed: "\"once\"" }));
-        }
+        let lasting = match fields.hint("scope", self.name())?.as_deref() {
+            None | Some("once") => Lasting::Once,
+            Some("run") => Lasting::Run,
+            Some("session") => Lasting::Session,
+            Some("always") => Lasting::Always,
+            Some(_) => {
+                let allowed = "\"once\", \"run\", \"session\" or \"always\"";
+                return Err(fields.fault("scope", Fault::Word { allowed }));
+            }
+        };
         Ok(Decide {
             gate: GateId::from(fields.text("approvalId", self.id())?),
             run: self.run_id()?,
             decision,
             choice: fields.hint("choice", self.name())?,
             comment: fields.hint("comment", Bound::Bytes(self.limits.comment))?,
+            lasting,
             environment: fields.environment(self.limits)?,
         })
     }

@@ -14,8 +14,8 @@ use crate::adapter::push::wire::event::{
 use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
 use crate::adapter::push::wire::{Raw, raw, some_text, text};
 use crate::kernel::event::{
-    Budget, Compaction, Criterion, Decision, Ending, EventKind, Intention, Message, Opening, OutputStream,
-    Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
+    Budget, Compaction, Criterion, Decision, Denial, Ending, EventKind, Intention, Lasting, Message, Opening,
+    OutputStream, Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
 };
 use crate::kernel::id::{Fingerprint, GateId, RunId};
 
@@ -90,16 +90,21 @@ pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
         expires_at: question.expires.0,
         call_id: text(question.call.as_str()),
         needed: question.needed,
+        remember: some_text(question.remember.as_ref()),
+        sha256: some_text(question.digest.as_ref()),
+        on_denial: Some(question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
     }
 }
 
-/// Spells the particulars of a gate, with its choices as their last field.
+/// Spells the particulars of a gate, with its choices or the scopes of a yes as their last field.
 ///
 /// They come last so that a reader of the journal can cut them off and hold the particulars to the letter.
 pub(super) fn details(question: &Question) -> Raw<'_> {
-    if question.choices.is_empty() {
-        return raw(&question.details);
-    }
+    let (name, words) = match (&question.remember, question.choices.is_empty()) {
+        (_, false) => ("choices", question.choices.clone()),
+        (Some(_), true) => ("scopes", SCOPES.map(str::to_owned).to_vec()),
+        (None, true) => return raw(&question.details),
+    };
     let object = question.details.as_str();
     let fields = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("");
     let mut merged = Vec::with_capacity(object.len() + 64);
@@ -108,14 +113,17 @@ pub(super) fn details(question: &Question) -> Raw<'_> {
         merged.extend_from_slice(fields.as_bytes());
         merged.push(b',');
     }
-    merged.extend_from_slice(b"\"choices\":");
-    json::value(&mut merged, &question.choices);
+    merged.extend_from_slice(format!("\"{name}\":").as_bytes());
+    json::value(&mut merged, &words);
     merged.push(b'}');
     match serde_json::from_slice::<Box<RawValue>>(&merged) {
         Ok(merged) => Cow::Owned(merged),
         Err(_) => Cow::Borrowed(RawValue::NULL),
     }
 }
+
+/// How long a yes may hold where it can be remembered.
+const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
 
 /// The two plain answers to an approval.
 pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
@@ -296,6 +304,7 @@ fn received(verdict: &Verdict) -> ApprovalReceived<'_> {
         by: text(&verdict.by),
         choice: some_text(verdict.choice.as_ref()),
         comment: some_text(verdict.comment.as_ref()),
+        scope: Some(verdict.lasting).filter(|lasting| *lasting != Lasting::Once).map(Into::into),
     }
 }
 

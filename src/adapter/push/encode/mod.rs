@@ -10,13 +10,13 @@ mod row;
 mod tests;
 
 pub use payload::{
-    Payload, accepted, approvals, attached, deleted, detached, draining, ended, hello, journal_check,
-    messages, metrics, pong, prompted, providers, queue, queued, renamed, session_item, sessions,
+    Payload, accepted, approvals, attached, deleted, detached, draining, ended, grants, hello, journal_check,
+    messages, metrics, pong, prompted, providers, queue, queued, renamed, revoked, session_item, sessions,
     snapshot_payload, started, steered, unqueued,
 };
 pub use row::{
-    CircuitRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval, ProblemRow, Proof,
-    ProviderRow, Role, SessionRow,
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
+    ProblemRow, Proof, ProviderRow, Role, SessionRow,
 };
 
 use super::error::ErrorBody;

@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::event::{OPTIONS, approval, details};
 use super::json;
 use super::row::{
-    CircuitRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow, ProviderRow, Role,
-    SessionRow,
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow,
+    ProviderRow, Role, SessionRow,
 };
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};
 use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
+use crate::kernel::event::Denial;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, SessionId};
 use crate::kernel::time::Now;
 
@@ -232,8 +233,28 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
         expires_at: one.question.expires.0,
         call_id: one.question.call.as_str(),
         needed: Some(one.question.needed).filter(|needed| *needed != 1),
+        remember: one.question.remember.as_deref(),
+        sha256: one.question.digest.as_deref(),
+        on_denial: Some(one.question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
     });
     Payload::of(&wire::Approvals { approvals: approvals.collect() })
+}
+
+/// Answers `list_grants`.
+pub fn grants(rows: &[GrantRow]) -> Payload {
+    let grants = rows.iter().map(|row| wire::GrantItem {
+        grant_id: &row.id,
+        repository: &row.repository,
+        rule: &row.rule,
+        by: &row.by,
+        granted_at: row.at.0,
+    });
+    Payload::of(&wire::Grants { grants: grants.collect() })
+}
+
+/// Answers `revoke_grant`.
+pub fn revoked() -> Payload {
+    Payload::of(&wire::Revoked { revoked: true })
 }
 
 /// Answers `list_providers`.

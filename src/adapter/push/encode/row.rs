@@ -100,6 +100,21 @@ pub struct PendingApproval {
     pub question: Question,
 }
 
+/// A rule that holds in a repository until it is revoked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its name.
+    pub id: String,
+    /// In which repository.
+    pub repository: String,
+    /// What may go ahead unasked.
+    pub rule: String,
+    /// Who granted it.
+    pub by: String,
+    /// When.
+    pub at: Now,
+}
+
 /// Somebody who answers messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderRow {

@@ -5,8 +5,8 @@ use crate::adapter::push::error::{Code, ErrorBody, refusal};
 use crate::adapter::push::record::decode_event;
 use crate::kernel::command::{Openness, Phase, Repetition, Replay};
 use crate::kernel::event::{
-    CheckResult, Ending, EventKind, Fault, Opening, Outcome, OutputStream, Purpose, Question, RunReport,
-    Settlement,
+    CheckResult, Denial, Ending, EventKind, Fault, Opening, Outcome, OutputStream, Purpose, Question,
+    RunReport, Settlement,
 };
 use crate::kernel::id::Json;
 use crate::kernel::refusal::Refusal;
@@ -248,6 +248,19 @@ fn a_pending_approval_is_its_event_with_its_place() {
     assert!(event.ends_with(r#""needed":2}"#), "{event}");
 }
 
+#[test]
+fn what_may_be_remembered_is_offered_with_its_scopes() {
+    let question = Question {
+        remember: Some("exec(make)".into()),
+        digest: Some("ab".into()),
+        denial: Denial::Told,
+        ..question()
+    };
+    let event = payload(EventKind::GateOpened(Box::new(question)));
+    assert!(event.contains(r#""details":{"scopes":["once","run","session","always"]}"#), "{event}");
+    assert!(event.ends_with(r#""remember":"exec(make)","sha256":"ab","onDenial":"continue"}"#), "{event}");
+}
+
 fn question() -> Question {
     Question {
         gate: "g".into(),
@@ -259,6 +272,9 @@ fn question() -> Question {
         choices: vec![],
         needed: 1,
         expires: Now(9),
+        remember: None,
+        digest: None,
+        denial: Denial::Ends,
     }
 }
 

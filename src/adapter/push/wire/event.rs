@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::word::{
-    CauseWord, DecisionWord, DeliveryWord, EndingWord, FoundWord, IdleWord, OutcomeWord, SourceWord,
-    StreamWord,
+    CauseWord, DecisionWord, DeliveryWord, DenialWord, EndingWord, FoundWord, IdleWord, OutcomeWord,
+    ScopeWord, SourceWord, StreamWord,
 };
 use super::{Raw, Text};
 
@@ -209,6 +209,12 @@ payloads! {
         call_id: Text<'a>,
         #[serde(default = "one", skip_serializing_if = "is_one")]
         needed: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remember: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on_denial: Option<DenialWord>,
     }
 
     /// `approval_vote`
@@ -227,6 +233,8 @@ payloads! {
         choice: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         comment: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scope: Option<ScopeWord>,
     }
 
     /// `warning`

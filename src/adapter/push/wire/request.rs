@@ -50,6 +50,8 @@ request_types!(
         StartSession = "start_session",
         ListSessions = "list_sessions",
         ListApprovals = "list_approvals",
+        ListGrants = "list_grants",
+        RevokeGrant = "revoke_grant",
         ListProviders = "list_providers",
         GetMetrics = "get_metrics",
         CheckJournal = "check_journal",

@@ -158,6 +158,31 @@ payloads! {
         call_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         needed: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remember: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on_denial: Option<super::word::DenialWord>,
+    }
+
+    /// `list_grants`
+    struct Grants<'a> {
+        grants: Vec<GrantItem<'a>>,
+    }
+
+    /// What may go ahead unasked in a repository.
+    struct GrantItem<'a> {
+        grant_id: &'a str,
+        repository: &'a str,
+        rule: &'a str,
+        by: &'a str,
+        granted_at: u64,
+    }
+
+    /// `revoke_grant`
+    struct Revoked {
+        revoked: bool,
     }
 
     /// `list_providers`

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::command::Phase;
-use crate::kernel::event::{Decision, Ending, Found, LossCause, Outcome, OutputStream};
+use crate::kernel::event::{Decision, Denial, Ending, Found, Lasting, LossCause, Outcome, OutputStream};
 
 macro_rules! words {
     ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
@@ -49,6 +49,14 @@ words!(
 words!(
     /// Yes or no.
     DecisionWord is Decision { Approve = "approve", Deny = "deny" }
+);
+words!(
+    /// What a no with a comment means.
+    DenialWord is Denial { Ends = "end", Told = "continue" }
+);
+words!(
+    /// How long a yes holds.
+    ScopeWord is Lasting { Once = "once", Run = "run", Session = "session", Always = "always" }
 );
 words!(
     /// Where a tool printed something.

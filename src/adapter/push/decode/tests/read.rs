@@ -1,7 +1,7 @@
 //! What is understood.
 
 use super::*;
-use crate::kernel::event::{Budget, Criterion, Decision};
+use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq};
 
 #[test]
@@ -153,6 +153,7 @@ fn the_other_requests_of_a_session_are_read() {
         decision: Decision::Deny,
         choice: Some("stop".into()),
         comment: Some("c".into()),
+        lasting: Lasting::Once,
         environment: None,
     };
     assert_eq!(of_session("submit_approval", fields), SessionAsk::Decide(Box::new(expected)));
@@ -170,6 +171,8 @@ fn requests_of_the_daemon_are_read() {
         ("list_approvals", "{}", Ask::ListApprovals { session: None }),
         ("list_approvals", r#"{"sessionId":"s"}"#, Ask::ListApprovals { session: Some("s".into()) }),
         ("list_providers", "{}", Ask::ListProviders),
+        ("list_grants", "{}", Ask::ListGrants),
+        ("revoke_grant", r#"{"grantId":"g"}"#, Ask::RevokeGrant { id: "g".into() }),
         ("get_metrics", "{}", Ask::Metrics),
         ("drain", "{}", Ask::Drain { grace_ms: None }),
         ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),

@@ -106,8 +106,8 @@ fn a_bad_field_is_refused_by_its_name() {
         ),
         (
             "submit_approval",
-            approval(r#""decision":"deny","scope":"always""#),
-            r#"payload.scope: must be "once""#,
+            approval(r#""decision":"deny","scope":"ever""#),
+            r#"payload.scope: must be "once", "run", "session" or "always""#,
         ),
         (
             "submit_approval",

@@ -1,0 +1,217 @@
+//! What may go ahead unasked in a repository: rules that somebody granted for always, kept until they are revoked.
+//!
+//! They are a file of their own beside the journal, readable by its owner alone: they belong to a repository and not to a
+//! session, and outlive both. The file is read whenever it is needed, so that nothing is remembered that was revoked.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{mint, os};
+use crate::kernel::time::Now;
+
+/// The remembered rules of all repositories.
+#[derive(Debug)]
+pub struct Grants {
+    path: PathBuf,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+/// A rule that somebody granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Grant {
+    /// Its name.
+    pub grant_id: String,
+    /// The repository in which it holds.
+    pub repository: PathBuf,
+    /// The rule.
+    pub rule: String,
+    /// Who granted it, derived from the connection.
+    pub by: String,
+    /// When, in milliseconds.
+    pub granted_at: u64,
+}
+
+/// Why the remembered rules cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantsError {
+    /// The system refused something.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else can read or change the file.
+    #[error("{} can be read or changed by others, so that it is not used; make it yours alone (mode 0600)", .0.display())]
+    Exposed(PathBuf),
+    /// It is not what was written.
+    #[error("{} cannot be read: {problem}", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There are too many already.
+    #[error("{MOST} approvals are remembered already; revoke some with push approvals --revoke ID")]
+    TooMany,
+}
+
+/// The form of the file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u32,
+    grants: Vec<Grant>,
+}
+
+impl Grants {
+    /// Knows where the rules are kept; nothing is read yet.
+    pub fn new(state: &Path) -> Self {
+        Self { path: state.join("approvals.json"), changing: Mutex::new(()) }
+    }
+
+    /// Returns everything that is remembered, the oldest first.
+    pub fn list(&self) -> Result<Vec<Grant>, GrantsError> {
+        let io = |action| move |source| GrantsError::Io { action, path: self.path.clone(), source };
+        let file = match fs::File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io("open")(error)),
+        };
+        if !os::is_private(&file.metadata().map_err(io("look at"))?) {
+            return Err(GrantsError::Exposed(self.path.clone()));
+        }
+        let text = io::read_to_string(io::Read::take(file, FILE_BYTES)).map_err(io("read"))?;
+        let malformed = |problem| GrantsError::Malformed { path: self.path.clone(), problem };
+        let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        if written.version != VERSION {
+            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+        }
+        Ok(written.grants)
+    }
+
+    /// Returns the rules that hold in a repository.
+    pub fn rules_in(&self, repository: &Path) -> Result<Vec<String>, GrantsError> {
+        let here = self.list()?.into_iter().filter(|grant| grant.repository == repository);
+        Ok(here.map(|grant| grant.rule).collect())
+    }
+
+    /// Remembers a rule for a repository, durably; one that is known stays as it is.
+    pub fn add(&self, repository: &Path, rule: String, by: String, at: Now) -> Result<(), GrantsError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut grants = self.list()?;
+        if grants.iter().any(|grant| grant.repository == repository && grant.rule == rule) {
+            return Ok(());
+        }
+        if grants.len() >= MOST {
+            return Err(GrantsError::TooMany);
+        }
+        let repository = repository.to_owned();
+        grants.push(Grant { grant_id: mint::grant(), repository, rule, by, granted_at: at.0 });
+        self.write(grants)
+    }
+
+    /// Forgets a rule; whether there was one.
+    pub fn revoke(&self, id: &str) -> Result<bool, GrantsError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut grants = self.list()?;
+        let before = grants.len();
+        grants.retain(|grant| grant.grant_id != id);
+        if grants.len() == before {
+            return Ok(false);
+        }
+        self.write(grants).map(|()| true)
+    }
+
+    fn write(&self, grants: Vec<Grant>) -> Result<(), GrantsError> {
+        let io = |source| GrantsError::Io { action: "write", path: self.path.clone(), source };
+        // Plain data of ours: there is nothing in it that could not be written.
+        let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, grants }).unwrap_or_default();
+        let draft = self.path.with_extension("new");
+        let put = || {
+            if let Err(error) = fs::remove_file(&draft)
+                && error.kind() != ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+            let mut file = os::private_file(&draft)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&draft, &self.path)?;
+            os::sync_directory(self.path.parent().unwrap_or(&self.path))
+        };
+        put().map_err(io)
+    }
+}
+
+/// Finds the repository that a workspace belongs to: the nearest directory above it that git knows, or else itself.
+pub fn repository(workspace: &Path) -> PathBuf {
+    let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
+    let root = workspace.ancestors().find(|place| place.join(".git").symlink_metadata().is_ok());
+    root.map_or_else(|| workspace.clone(), Path::to_path_buf)
+}
+
+/// The form of the file that is read and written.
+const VERSION: u32 = 1;
+/// How many rules are remembered.
+const MOST: usize = 1_000;
+/// How large the file may be.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_holds_in_its_repository_until_it_is_revoked() {
+        let dir = tempfile::tempdir().unwrap();
+        let grants = Grants::new(dir.path());
+        assert_eq!(grants.list().unwrap(), []);
+        grants.add(Path::new("/a"), "allow: exec(make)".into(), "cli".into(), Now(7)).unwrap();
+        grants.add(Path::new("/a"), "allow: exec(make)".into(), "app".into(), Now(8)).unwrap();
+        grants.add(Path::new("/b"), "allow: git".into(), "cli".into(), Now(9)).unwrap();
+        // Another life of the daemon reads the same.
+        let grants = Grants::new(dir.path());
+        assert_eq!(grants.rules_in(Path::new("/a")).unwrap(), ["allow: exec(make)"]);
+        let [first, second] = &grants.list().unwrap()[..] else { panic!("two rules") };
+        assert_eq!((first.by.as_str(), first.granted_at), ("cli", 7));
+        assert!(!grants.revoke("grant_unknown").unwrap());
+        assert!(grants.revoke(&first.grant_id).unwrap());
+        assert_eq!(grants.rules_in(Path::new("/a")).unwrap(), [""; 0]);
+        assert_eq!(grants.list().unwrap(), [second.clone()]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_grants_nothing_and_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let grants = Grants::new(dir.path());
+        grants.add(Path::new("/a"), "allow: git".into(), "cli".into(), Now(1)).unwrap();
+        fs::write(&grants.path, "{").unwrap();
+        assert!(matches!(grants.rules_in(Path::new("/a")), Err(GrantsError::Malformed { .. })));
+        let added = grants.add(Path::new("/a"), "allow: exec".into(), "cli".into(), Now(2));
+        assert!(matches!(added, Err(GrantsError::Malformed { .. })));
+        assert_eq!(fs::read_to_string(&grants.path).unwrap(), "{");
+        fs::write(&grants.path, r#"{"version":2,"grants":[]}"#).unwrap();
+        assert!(grants.list().unwrap_err().to_string().contains("version 2"));
+    }
+
+    #[test]
+    fn a_workspace_belongs_to_the_repository_around_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(root.join("repo/.git")).unwrap();
+        fs::create_dir_all(root.join("repo/deep/er")).unwrap();
+        assert_eq!(repository(&root.join("repo/deep/er")), root.join("repo"));
+        assert_eq!(repository(&root), root);
+    }
+}

@@ -1,0 +1,75 @@
+//! What follows from a decision: a reason that the model reads, and what was approved against what would be done.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::{Bench, git, wants};
+use crate::model::Reply;
+
+#[test]
+fn a_reason_is_read_by_the_model_and_the_run_goes_on() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("Run.", "sandbox_exec", json!({"command": "touch made"})),
+        Reply::says("Then I leave it."),
+    ]);
+    let (mut client, session) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    assert_eq!(asked["payload"]["onDenial"], "continue");
+    let payload = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"],
+        "decision": "deny", "comment": "use make instead"});
+    client.get("submit_approval", payload);
+    let result = client.event_of("tool_result");
+    let error = &result["payload"]["structuredError"];
+    assert_eq!(
+        (&error["type"], &error["message"]),
+        (&json!("DENIED"), &json!("denied by cli: use make instead"))
+    );
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert!(!bench.cwd().join("made").exists());
+    let told = bench.told(1).last().unwrap()["content"].to_string();
+    assert!(told.contains("use make instead"), "{told}");
+}
+
+#[test]
+fn a_file_that_changed_after_the_question_is_not_written() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("Edit.", "sandbox_edit_file", json!({"path": "sum.sh", "old": "$1 - $2", "new": "$1 + $2"})),
+        wants("Write.", "sandbox_write_file", json!({"path": "test.sh", "content": "true\n"})),
+        Reply::says("I see."),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    for file in ["sum.sh", "test.sh"] {
+        let asked = client.event_of("approval_required");
+        assert_eq!(asked["payload"]["sha256"].as_str().map(str::len), Some(64));
+        let changed = format!("{}# mine\n", bench.file(file));
+        fs::write(bench.cwd().join(file), &changed).expect("a file");
+        client.decide(&asked, "approve");
+        let result = client.event_of("tool_result");
+        assert_eq!(result["payload"]["structuredError"]["type"], "APPROVAL_STALE", "{result}");
+        assert_eq!(bench.file(file), changed);
+    }
+    client.event_of("run_complete");
+}
+
+#[test]
+fn a_commit_of_something_else_than_was_shown_is_not_made() {
+    let bench = Bench::new();
+    fs::write(bench.cwd().join("new"), "shown\n").expect("a file");
+    bench.server.script([
+        wants("Commit.", "sandbox_git_commit", json!({"message": "m", "all": true})),
+        Reply::says("I see."),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    // As many lines as before: only the bytes differ.
+    fs::write(bench.cwd().join("new"), "other\n").expect("a file");
+    client.decide(&asked, "approve");
+    let result = client.event_of("tool_result");
+    assert_eq!(result["payload"]["structuredError"]["type"], "APPROVAL_STALE", "{result}");
+    client.event_of("run_complete");
+    let log = git(&bench.cwd(), &["log", "--format=%s"]);
+    assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");
+}
