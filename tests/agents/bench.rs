@@ -68,6 +68,14 @@ impl Bench {
         (client, session)
     }
 
+    /// Attaches to a session from its beginning, with what the client's shell knows.
+    pub(crate) fn back(&self, session: &str) -> Client {
+        let mut client = self.daemon.connect();
+        let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": self.environment()});
+        client.get("attach_session", attach);
+        client
+    }
+
     pub(crate) fn file(&self, name: &str) -> String {
         fs::read_to_string(self.cwd().join(name)).expect("a file")
     }

@@ -31,7 +31,7 @@ fn a_run_whose_key_only_the_client_knows_waits_for_a_client() {
     watcher.attach(&session, 0);
     let waits = |event: &serde_json::Value| event["payload"]["code"] == "ENVIRONMENT_MISSING";
     while !waits(&watcher.event()) {}
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
 }
 
@@ -180,7 +180,7 @@ fn a_check_that_was_cut_by_a_restart_is_asked_about_and_still_decides() {
     bench.daemon.kill();
     bench.daemon.revive();
     fs::write(bench.cwd().join("go"), "").expect("a word to the check");
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     let unknown = client.event_of("approval_required");
     assert_eq!(unknown["payload"]["kind"], "unknown_step");
     client.decide(&unknown, "approve");
@@ -201,7 +201,7 @@ fn a_server_that_is_down_is_asked_again_after_a_restart_and_the_run_fails() {
     bench.daemon.kill();
     bench.daemon.revive();
     bench.server.usually(Reply::status(500, "{}"));
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     let over = client.event_of("run_complete");
     assert_eq!(
         (&over["payload"]["reason"], &over["payload"]["headless"]["exitCodeHint"]),
@@ -223,13 +223,5 @@ fn in_mid_sentence(bench: &Bench) -> String {
 fn restarted(bench: &mut Bench, session: &str) -> crate::daemon::Client {
     bench.daemon.kill();
     bench.daemon.revive();
-    back(bench, session)
-}
-
-/// Attaches again, with what the client's shell knows.
-fn back(bench: &Bench, session: &str) -> crate::daemon::Client {
-    let mut client = bench.daemon.connect();
-    let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": bench.environment()});
-    client.get("attach_session", attach);
-    client
+    bench.back(session)
 }

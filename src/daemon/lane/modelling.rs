@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::watch;
 
 use super::conversation;
@@ -30,6 +29,7 @@ use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
 use crate::sandbox::tools::{self, Bench};
+use crate::transport::compact::{self, compact};
 
 /// Who is asked, and where it works.
 pub(super) struct Asking {
@@ -202,7 +202,7 @@ impl Table {
             Act::Think(text) => self.reports.think(&text).await?,
             Act::EndText => self.reports.done_saying().await?,
             Act::Use(end, calls) => {
-                let wanted = calls.into_iter().map(|call| self.safe_wanted(call)).collect();
+                let wanted = calls.into_iter().map(wanted).collect();
                 let (now, pending) = grouping::split(wanted);
                 self.taken(&end, ready, pending).await?;
                 self.want(now).await?;
@@ -387,16 +387,19 @@ impl Table {
             cache_write: price.cache_write,
         })
     }
+}
 
-    /// Makes a call safe to keep; arguments that are no object are passed on as one, so that the tool can say what is wrong.
-    fn safe_wanted(&self, call: model::Wanted) -> Wanted {
-        let args = match serde_json::from_str::<Value>(&call.args) {
-            Ok(Value::Object(_)) => call.args,
-            _ if call.args.trim().is_empty() => "{}".to_owned(),
-            _ => serde_json::json!({ "unreadable": call.args }).to_string(),
-        };
-        Wanted { tool: call.tool, args: Json::new(args) }
-    }
+/// Takes a call as a model wrote it: its arguments on one line, as whatever comes from outside.
+///
+/// What is no object is passed on as one, so that the tool can say what is wrong.
+fn wanted(call: model::Wanted) -> Wanted {
+    let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
+    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        Some(args) => args,
+        None if call.args.trim().is_empty() => "{}".to_owned(),
+        None => serde_json::json!({ "unreadable": call.args }).to_string(),
+    };
+    Wanted { tool: call.tool, args: Json::new(args) }
 }
 
 /// How an answer went.

@@ -12,7 +12,7 @@ use crate::adapter::push::wire::event::{
     ToolCall, ToolResult, Usage, UserMessage, WantedItem, Warning,
 };
 use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
-use crate::adapter::push::wire::{Raw, raw, some_text, text};
+use crate::adapter::push::wire::{Raw, raw, some_text, text, whole_line};
 use crate::kernel::event::{
     Budget, Compaction, Criterion, Decision, Ending, EventKind, Intention, Message, Opening, OutputStream,
     Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
@@ -111,9 +111,10 @@ pub(super) fn details(question: &Question) -> Raw<'_> {
     merged.extend_from_slice(b"\"choices\":");
     json::value(&mut merged, &question.choices);
     merged.push(b'}');
-    match serde_json::from_slice::<Box<RawValue>>(&merged) {
-        Ok(merged) => Cow::Owned(merged),
-        Err(_) => Cow::Borrowed(RawValue::NULL),
+    let merged = String::from_utf8(merged).unwrap_or_default();
+    match whole_line(&merged) {
+        Some(merged) => Cow::Owned(merged.into_owned()),
+        None => Cow::Borrowed(RawValue::NULL),
     }
 }
 
