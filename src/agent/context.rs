@@ -23,7 +23,7 @@ pub struct Context {
     /// What the model is saying, and since when.
     saying: String,
     saying_since: Option<Seq>,
-    /// What the model wants used when the calls before are done.
+    /// What the model wants used and was not begun, where not all of it could begin at once.
     pending: VecDeque<Wanted>,
     /// What the model should hear with the next message.
     note: Option<String>,
@@ -197,10 +197,8 @@ impl Context {
         if intention.purpose != Purpose::Work || intention.tool == RAISE_BUDGET {
             return;
         }
-        let is_it = |next: &Wanted| next.tool == intention.tool && next.args == intention.args;
-        if self.pending.front().is_some_and(is_it) {
-            self.pending.pop_front();
-        }
+        // They are intended in their order and no other call comes between; how their arguments are kept may change.
+        self.pending.pop_front();
         let call = Call {
             id: intention.call.clone(),
             tool: intention.tool.clone(),

@@ -82,14 +82,16 @@ fn calls_that_wait_are_taken_off_when_they_are_intended() {
     let mut context = Context::default();
     context.fold(&user(1, "go"));
     let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
-    context.fold(&taken(2, vec![wanted("write"), wanted("exec")]));
-    context.fold(&intended(3, "c0", "read"));
-    assert_eq!(context.pending().count(), 2);
-    context.fold(&intended(4, "c1", "write"));
-    assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["exec"]);
-    context.fold(&event(5, EventKind::RunRecovered { found: Found::Working }));
+    context.fold(&taken(2, vec![wanted("exec"), wanted("exec"), wanted("write")]));
+    context.fold(&intended(3, "b", RAISE_BUDGET));
+    assert_eq!(context.pending().count(), 3, "what is not the model's takes nobody's place");
+    context.fold(&intended(4, "c0", "exec"));
+    assert_eq!(context.pending().count(), 2, "of two that are alike one has begun");
+    context.fold(&intended_with(5, "c1", "exec", r#"{"command":"[redacted]"}"#));
+    assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["write"]);
+    context.fold(&event(6, EventKind::RunRecovered { found: Found::Working }));
     assert_eq!(context.pending().count(), 1, "a restart does not forget them");
-    context.fold(&ended(6, RunOutcome::Denied));
+    context.fold(&ended(7, RunOutcome::Denied));
     assert_eq!(context.pending().count(), 0);
 }
 
@@ -221,7 +223,11 @@ fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
 }
 
 fn intended(seq: u64, call: &str, tool: &str) -> Event {
-    let (call, args) = (CallId::new(call), Json::new("{}"));
+    intended_with(seq, call, tool, "{}")
+}
+
+fn intended_with(seq: u64, call: &str, tool: &str, args: &str) -> Event {
+    let (call, args) = (CallId::new(call), Json::new(args));
     let intention = Intention { call, tool: tool.into(), args, purpose: Purpose::Work };
     event(seq, EventKind::CallIntended(Box::new(intention)))
 }

@@ -221,7 +221,7 @@ pub struct Taken {
     pub used: Used,
     /// What the model wants back with its words, as it came.
     pub carry: Option<String>,
-    /// Tools that it wants used once those before them are done, in order.
+    /// Tools that it wants used, in order: all of the turn if some have to wait for others, else none.
     pub pending: Vec<Wanted>,
 }
 

@@ -1,8 +1,11 @@
 //! What a model, or who answers in its place, may write without getting further than its own words.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, KEY, using};
 use crate::daemon::types;
 use crate::model::{Reply, Speaks, call};
 
@@ -29,15 +32,83 @@ fn arguments_over_several_lines_stay_one_event_and_can_forge_none() {
         let events = client.events_until("run_complete");
         let over = &events.last().unwrap()["payload"];
         assert_eq!(over["summary"], "Done.", "{speaks:?}: {:?}", types(&events));
-        let results: Vec<_> = events
+        let mut results: Vec<_> = events
             .iter()
             .filter(|event| event["type"] == "tool_result")
             .map(|event| event["payload"]["status"].as_str().unwrap())
             .collect();
-        assert_eq!(results, ["done", "failed", "done"], "{speaks:?}");
+        results.sort_unstable();
+        assert_eq!(results, ["done", "done", "failed"], "{speaks:?}");
         bench.server.script([Reply::says("Still here.")]);
         assert_eq!(client.run(&session, "and now?")["summary"], "Still here.", "{speaks:?}");
         let lines = bench.told(2);
         assert!(lines.iter().any(|told| told.to_string().contains("sum.sh")), "{speaks:?}: {lines:?}");
     }
+}
+
+#[test]
+fn a_secret_in_a_call_that_waits_is_used_once_and_never_kept() {
+    let bench = Bench::new();
+    two_secret_calls(&bench);
+    let (mut client, _) = bench.begin("do both");
+    for _ in 0..2 {
+        let asked = client.event_of("approval_required");
+        client.decide(&asked, "approve");
+    }
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert_eq!(bench.file("done"), format!("one\n{KEY}\n"), "with its true value, and once");
+    assert_eq!(bench.server.seen().len(), 2);
+    drop(client);
+    assert_unkept(&bench, KEY);
+}
+
+#[test]
+fn a_secret_in_a_call_that_waited_over_a_restart_is_not_made_up() {
+    let mut bench = Bench::new();
+    two_secret_calls(&bench);
+    let (mut client, session) = bench.begin("do both");
+    let asked = client.event_of("approval_required");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = bench.back(&session);
+    client.decide(&asked, "approve");
+    let events = client.events_until("run_complete");
+    let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
+    assert_eq!(results[1]["payload"]["structuredError"]["type"], "SECRET_NOT_KEPT", "{results:?}");
+    assert_eq!((bench.file("done").as_str(), results.len()), ("one\n", 2));
+    drop(client);
+    assert_unkept(&bench, KEY);
+}
+
+/// Has the model want two commands, with a secret in the second.
+fn two_secret_calls(bench: &Bench) {
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_exec", json!({"command": "echo one >> done"})),
+            using("sandbox_exec", json!({"command": format!("echo {KEY} >> done")})),
+        ]),
+        Reply::says("Done."),
+    ]);
+}
+
+/// Looks for a secret in everything that the daemon keeps.
+fn assert_unkept(bench: &Bench, secret: &str) {
+    let mut folders = vec![bench.daemon.home.path().join(".push")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.is_file() {
+                files += 1;
+                assert!(!holds(&entry, secret), "{} holds the secret", entry.display());
+            }
+        }
+    }
+    assert!(files >= 2, "the journal and the log were looked at");
+}
+
+fn holds(file: &Path, secret: &str) -> bool {
+    let bytes = fs::read(file).expect("a file");
+    memchr::memmem::find(&bytes, secret.as_bytes()).is_some()
 }

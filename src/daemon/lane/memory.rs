@@ -35,6 +35,8 @@ pub(super) struct Memory {
     /// By what was said.
     steers: BTreeMap<Fingerprint, String>,
     args: BTreeMap<CallId, String>,
+    /// The arguments of the calls that waited when the last turn was taken, in their order.
+    waiting: Vec<Option<String>>,
 }
 
 /// How many secret values are known at once; an environment has a handful.
@@ -127,11 +129,32 @@ impl Memory {
         }
     }
 
-    /// Remembers the arguments of a call as they are to be used.
-    pub(super) fn keep_args(&mut self, report: &Report, raw: Option<String>) {
-        if let (Report::Call(request), Some(raw)) = (report, raw) {
-            self.args.insert(request.intention.call.clone(), raw);
+    /// Remembers the arguments of a call, or of those that wait, as they are to be used.
+    pub(super) fn keep_args(&mut self, report: &Report, mut raw: Vec<Option<String>>) {
+        match report {
+            Report::Call(request) => {
+                if let Some(raw) = raw.pop().flatten() {
+                    self.args.insert(request.intention.call.clone(), raw);
+                }
+            }
+            Report::Taken(_) => self.waiting = raw,
+            Report::Status { .. }
+            | Report::Thought(_)
+            | Report::Said(_)
+            | Report::SayingDone(_)
+            | Report::Compacted(_)
+            | Report::TurnDone
+            | Report::Warned { .. }
+            | Report::Output { .. }
+            | Report::Settled(_)
+            | Report::Finished(_)
+            | Report::Stopped { .. } => {}
         }
+    }
+
+    /// Returns the arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    pub(super) fn waiting(&self) -> &[Option<String>] {
+        &self.waiting
     }
 
     /// Forgets what belongs to no message that was taken, or to a run that is over.
@@ -139,6 +162,7 @@ impl Memory {
         let active = state.run.as_ref();
         if active.is_none() {
             self.args.clear();
+            self.waiting.clear();
         }
         self.of_run = self.of_run.take().filter(|(run, _)| active.is_some_and(|active| active.id == *run));
         self.messages.retain(|run, _| {
@@ -209,7 +233,8 @@ impl Memory {
     }
 }
 
-fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
+/// Returns a text as it was before redaction, if that is known or nothing was hidden.
+pub(super) fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
     match raw {
         Some(raw) => Whole::Known(raw.clone()),
         None if redact::holds_marker(kept) => Whole::Forgotten,

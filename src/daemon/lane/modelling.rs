@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::conversation;
+use super::memory::{self, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
 use crate::agent::compaction::{self, Measure, Window};
@@ -28,7 +29,7 @@ use crate::provider::error::{Kind, ModelError};
 use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
-use crate::sandbox::tools::{self, Bench};
+use crate::sandbox::tools::{self, Bench, FaultKind};
 use crate::transport::compact::{self, compact};
 
 /// Who is asked, and where it works.
@@ -41,6 +42,8 @@ pub(super) struct Asking {
     pub(super) place: Place,
     /// Where it is heard that a client has brought its environment.
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
+    /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    pub(super) waiting: Vec<Option<String>>,
 }
 
 /// Takes one turn.
@@ -88,11 +91,8 @@ impl Table {
         if let Some(breach) = Breach::find(&budget, &turn.spent) {
             return self.ask_for_more(&breach).await;
         }
-        let pending: Vec<Wanted> = self.context.pending().cloned().collect();
-        if !pending.is_empty() {
-            let (now, _) = grouping::split(pending);
-            self.want(now).await?;
-            return self.reports.turn_done().await;
+        if self.context.pending().next().is_some() {
+            return self.go_on_with_calls().await;
         }
         let ready = match self.ready().await? {
             Ok(ready) => ready,
@@ -202,10 +202,14 @@ impl Table {
             Act::Think(text) => self.reports.think(&text).await?,
             Act::EndText => self.reports.done_saying().await?,
             Act::Use(end, calls) => {
-                let wanted = calls.into_iter().map(wanted).collect();
-                let (now, pending) = grouping::split(wanted);
+                let calls: Vec<Wanted> = calls.into_iter().map(wanted).collect();
+                let now = grouping::together(calls.iter());
+                // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
+                let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
                 self.taken(&end, ready, pending).await?;
-                self.want(now).await?;
+                for call in calls.iter().take(now) {
+                    self.want(call, Whole::Known(call.args.as_str().to_owned())).await?;
+                }
                 self.reports.turn_done().await?;
             }
             Act::Finish(end, finish) => {
@@ -236,23 +240,38 @@ impl Table {
             cache_write: end.usage.cache_write,
             cost: price::cost(&end.usage, self.price(ready).as_ref()),
         };
-        // What would be changed on its way into the journal is of no use to the server any more.
-        let carry = end.carry.clone().filter(|carry| self.reports.redactor().text(carry) == *carry);
-        let taken = Taken { model: ready.model().to_owned(), used, carry, pending };
-        self.reports.send(Report::Taken(Box::new(taken))).await
+        let (model, carry) = (ready.model().to_owned(), end.carry.clone());
+        self.reports.taken(Taken { model, used, carry, pending }).await
     }
 
-    /// Wants tools used, with the questions that come before.
-    async fn want(&self, calls: Vec<Wanted>) -> Result<(), Gone> {
-        for Wanted { tool, args } in calls {
-            let args = args.as_str().to_owned();
-            match self.question(&tool, &args).await {
-                Ok(question) => self.reports.call(&tool, args, Purpose::Work, question).await?,
-                // It must not be tried unasked: what cannot succeed now might in the next moment.
-                Err(fault) => self.reports.refuse(&tool, args, fault).await?,
-            }
+    /// Wants those of the calls used that waited and can begin now.
+    async fn go_on_with_calls(&self) -> Result<(), Gone> {
+        let left = self.context.pending().count();
+        // A turn that was taken before a restart has left nothing but what is kept.
+        let known =
+            self.asking.waiting.get(self.asking.waiting.len().saturating_sub(left)..).unwrap_or_default();
+        let now = grouping::together(self.context.pending());
+        for (at, call) in self.context.pending().take(now).enumerate() {
+            let raw = known.get(at).and_then(Option::as_ref);
+            self.want(call, memory::whole(raw, call.args.as_str())).await?;
         }
-        Ok(())
+        self.reports.turn_done().await
+    }
+
+    /// Wants a tool used, with the question that comes before.
+    async fn want(&self, call: &Wanted, args: Whole<String>) -> Result<(), Gone> {
+        let tool = call.tool.as_str();
+        let args = match args {
+            Whole::Known(args) => args,
+            Whole::Forgotten => {
+                return self.reports.refuse(tool, call.args.as_str().to_owned(), forgotten()).await;
+            }
+        };
+        match self.question(tool, &args).await {
+            Ok(question) => self.reports.call(tool, args, Purpose::Work, question).await,
+            // It must not be tried unasked: what cannot succeed now might in the next moment.
+            Err(fault) => self.reports.refuse(tool, args, fault).await,
+        }
     }
 
     /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
@@ -427,6 +446,10 @@ fn said(piece: Piece) -> Option<String> {
         Piece::Said(text) => Some(text),
         Piece::Thought(_) | Piece::Call(_) => None,
     }
+}
+
+fn forgotten() -> Fault {
+    tools::Fault::new(FaultKind::SecretNotKept, "it held a secret, which is not kept over a restart").into()
 }
 
 fn no_price(model: &str) -> Finish {

@@ -172,6 +172,7 @@ impl Work {
             branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
             place: self.place(run, memory, state),
             brought: memory.brought(),
+            waiting: memory.waiting().to_vec(),
         }
     }
 
@@ -223,7 +224,7 @@ impl Work {
         if self.closed {
             return;
         }
-        let reported = Reported { run: run.clone(), report: broken, raw_args: None, room: None };
+        let reported = Reported::new(run.clone(), broken);
         let if_broken = IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) };
         let task = async move {
             let _if_broken = if_broken;
