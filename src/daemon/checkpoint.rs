@@ -213,6 +213,7 @@ impl WrittenRun {
             criteria: run.criteria.clone(),
             time_limit: None,
             budget: run.budget,
+            needs_environment: run.needs_environment,
             fingerprint: Fingerprint(0),
             by: String::new(),
         };
@@ -276,6 +277,7 @@ impl WrittenRun {
         Ok(Run {
             id: RunId::from(self.id),
             budget: message.budget,
+            needs_environment: message.needs_environment,
             spent: Spent { cost, turns, tokens, raises },
             message: message.message,
             text: message.text,

@@ -68,6 +68,8 @@ pub struct Run {
     pub budget: Budget,
     /// What it has used.
     pub spent: Spent,
+    /// Whether the environment of its message's sender says whom to ask.
+    pub needs_environment: bool,
     /// What was said into it, each with the number of steps begun by then.
     pub steers: Vec<(u32, Steering)>,
     /// How many steps have begun: texts and calls of the provider.
@@ -232,6 +234,7 @@ impl State {
             deadline: message.time_limit.map(|millis| event.at.after(millis)),
             budget: message.budget,
             spent: Spent::default(),
+            needs_environment: message.needs_environment,
             steers: Vec::new(),
             begun: 0,
             done: 0,

@@ -1,12 +1,13 @@
 //! A daemon that is killed and comes back, in every moment of a model's work.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
 use crate::bench::{Bench, git, using, wants};
 use crate::daemon::wait_until;
-use crate::model::{Delivery, Reply, Spent, say};
+use crate::model::{Delivery, ModelServer, Reply, Speaks, Spent, say};
 
 #[test]
 fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
@@ -33,6 +34,34 @@ fn a_run_whose_key_only_the_client_knows_waits_for_a_client() {
     while !waits(&watcher.event()) {}
     let mut client = bench.back(&session);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
+}
+
+#[test]
+fn a_conversation_goes_to_no_other_server_after_a_restart() {
+    let mut bench = Bench::new();
+    let other = ModelServer::start();
+    other.usually(Reply::says("I am somebody else."));
+    let folder = bench.config().parent().unwrap().to_owned();
+    fs::create_dir_all(&folder).expect("a directory");
+    let place = other.base_url(Speaks::OpenAi);
+    fs::write(bench.config(), format!("[providers.openai]\nbase_url = \"{place}\"\n")).expect("a file");
+    let keys = folder.join("keys.toml");
+    fs::write(&keys, "openai = \"another-key-0123456789\"\n").expect("a file");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("a file of one's own");
+    let session = in_mid_sentence(&bench);
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut watcher = bench.daemon.connect();
+    watcher.attach(&session, 0);
+    while watcher.event_of("warning")["payload"]["code"] != "ENVIRONMENT_MISSING" {}
+    let mut client = bench.back(&session);
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
+    assert_eq!(other.seen().len(), 0, "nobody else was asked");
+    // Who begins without an environment is asked about where the file says, and nowhere else.
+    let mut client = bench.daemon.connect();
+    let start = json!({"cwd": bench.cwd(), "provider": "openai", "model": "test-model"});
+    let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(client.run(&session, "hi")["summary"], "I am somebody else.");
 }
 
 #[test]

@@ -71,6 +71,7 @@ impl Scene {
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
+            needs_environment: false,
             fingerprint: Fingerprint(7),
         }
     }

@@ -214,6 +214,7 @@ impl Events {
                 turns: self.maybe(Self::count),
                 tokens: self.maybe(Self::count),
             },
+            needs_environment: self.below(2) == 1,
             fingerprint: self.fingerprint(),
             by: self.name(),
         }

@@ -243,6 +243,7 @@ impl<'a> Line<'_, 'a> {
                 turns: budget.max_turns,
                 tokens: budget.max_tokens,
             }),
+            needs_environment: message.needs_environment,
             by: message.by.into_owned(),
         })
     }

@@ -14,6 +14,7 @@ use crate::kernel::effect::{Report, Turn};
 use crate::kernel::event::{Criterion, Intention, Opening};
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
+use crate::provider::registry;
 use crate::redact::{self, Redactor};
 
 /// What is known in this life alone.
@@ -23,6 +24,8 @@ use crate::redact::{self, Redactor};
 pub(super) struct Memory {
     /// What was brought last.
     environment: Option<Arc<Environment>>,
+    /// Who answers in this session.
+    provider: String,
     /// Where a run hears of it that waits for one; hardly any session ever has it.
     told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
     /// What the active run has, where another was brought since it began.
@@ -62,6 +65,9 @@ impl Memory {
     /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
+        if let Some(opening) = &state.opening {
+            self.provider.clone_from(&opening.provider);
+        }
         // Clients send the same one with every message, and finding its secrets takes a moment.
         if self.environment.as_ref() == Some(&environment) {
             return;
@@ -102,7 +108,10 @@ impl Memory {
     /// Makes everything in a command safe to keep, and remembers what it was.
     pub(super) fn make_safe(&mut self, command: Command) -> Command {
         match command {
-            Command::Open(opening) => Command::Open(Box::new(self.safe_opening(*opening))),
+            Command::Open(opening) => {
+                self.provider.clone_from(&opening.provider);
+                Command::Open(Box::new(self.safe_opening(*opening)))
+            }
             Command::Prompt(prompt) => Command::Prompt(Box::new(self.safe_prompt(*prompt))),
             Command::Queue(prompt) => Command::Queue(Box::new(self.safe_prompt(*prompt))),
             Command::Steer(mut steer) => {
@@ -214,12 +223,23 @@ impl Memory {
             criterion.id = self.safe(&criterion.id);
             criterion.description = criterion.description.take().map(|description| self.safe(&description));
         }
+        prompt.needs_environment = self.environment_says_whom_to_ask();
         let hidden = prompt.criteria.iter().any(|criterion| redact::holds_marker(&criterion.check));
         let raw_text = std::mem::replace(&mut prompt.text, text);
         if hidden || redact::holds_marker(&prompt.text) {
             self.messages.insert(prompt.run.clone(), Raw { text: raw_text, checks: raw_checks });
         }
         prompt
+    }
+
+    /// Tells whether the environment holds the key or the place of the session's provider.
+    fn environment_says_whom_to_ask(&self) -> bool {
+        let named = [registry::key_variable(&self.provider), registry::place_variable(&self.provider)];
+        let says = |environment: &Arc<Environment>| {
+            let values = named.iter().filter_map(|name| environment.variables().get(name));
+            values.into_iter().any(|value| !value.trim().is_empty())
+        };
+        self.environment.as_ref().is_some_and(says)
     }
 
     fn safe_opening(&self, opening: Opening) -> Opening {

@@ -94,7 +94,7 @@ impl Table {
         if self.context.pending().next().is_some() {
             return self.go_on_with_calls().await;
         }
-        let ready = match self.ready().await? {
+        let ready = match self.ready(turn).await? {
             Ok(ready) => ready,
             Err(error) => return self.reports.finish(gave_up(error)).await,
         };
@@ -107,27 +107,31 @@ impl Table {
     /// Finds who is to be asked.
     ///
     /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
-    /// client brings that again.
-    async fn ready(&mut self) -> Result<Result<Ready, ModelError>, Gone> {
+    /// client brings that again: what the file says is for another server, to which this conversation was not to go.
+    async fn ready(&mut self, turn: &Turn) -> Result<Result<Ready, ModelError>, Gone> {
         let models = self.asking.world.house.models(&self.settings);
         loop {
             let brought = self.asking.brought.borrow_and_update().clone();
             let environment = self.asking.place.environment.clone().or(brought);
-            let nothing = BTreeMap::new();
-            let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
-            let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
-            let waits =
-                environment.is_none() && ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
-            if !waits {
-                return Ok(ready);
-            }
-            let message = "no client has sent its environment since the daemon started, and the provider is not configured \
-                without one; the run goes on when a client attaches";
-            let (code, message) = ("ENVIRONMENT_MISSING".to_owned(), message.to_owned());
+            let why = if environment.is_none() && turn.needs_environment {
+                "it said whom to ask"
+            } else {
+                let nothing = BTreeMap::new();
+                let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
+                let ready =
+                    models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
+                let configured = !ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
+                if environment.is_some() || configured {
+                    return Ok(ready);
+                }
+                "the provider is not configured without one"
+            };
+            let message = format!(
+                "no client has sent its environment since the daemon started, and {why}; the run goes on when a client attaches"
+            );
+            let code = "ENVIRONMENT_MISSING".to_owned();
             self.reports.send(Report::Warned { code, message, detail: None }).await?;
-            if self.asking.brought.changed().await.is_err() {
-                return Ok(ready);
-            }
+            self.asking.brought.changed().await.map_err(|_| Gone)?;
             self.asking.place.environment = self.asking.brought.borrow().clone();
             if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
                 self.bench = bench;

@@ -274,6 +274,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         checking: !run.checks.is_empty(),
         budget: run.budget,
         spent: run.spent,
+        needs_environment: run.needs_environment,
         context_from: state.context_from,
         last_seq: state.last_seq,
     }

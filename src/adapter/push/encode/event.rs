@@ -168,6 +168,7 @@ fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMess
         acceptance_criteria: message.criteria.iter().map(criterion).collect(),
         timeout_ms: message.time_limit,
         budget: budget(&message.budget),
+        needs_environment: message.needs_environment,
         delivery: None,
         queued_run_id: queued.map(|run| text(run.as_str())),
     }
@@ -182,6 +183,7 @@ fn steered(steering: &Steering) -> UserMessage<'_> {
         acceptance_criteria: Vec::new(),
         timeout_ms: None,
         budget: None,
+        needs_environment: false,
         delivery: Some(DeliveryWord::Steer),
         queued_run_id: None,
     }
