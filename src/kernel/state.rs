@@ -10,7 +10,7 @@ use super::event::{
     Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, LossCause, Message,
     Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used,
 };
-use super::gate::{self, Gate};
+use super::gate::{self, Gate, Limited};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
 use super::ledger::{Entry, Ledger, Scope};
 use super::limits::Limits;
@@ -99,8 +99,8 @@ pub struct Spent {
     pub turns: u64,
     /// Tokens, read and written.
     pub tokens: u64,
-    /// How often somebody has allowed as much again.
-    pub raises: u64,
+    /// What of each had been used when somebody last allowed more of it: from there on it counts anew.
+    pub raised: Budget,
 }
 
 impl Spent {
@@ -108,6 +108,14 @@ impl Spent {
         self.turns += 1;
         self.cost = self.cost.saturating_add(used.cost.unwrap_or(0));
         self.tokens = self.tokens.saturating_add(used.input).saturating_add(used.output);
+    }
+
+    fn raise(&mut self, limited: Limited) {
+        match limited {
+            Limited::Cost => self.raised.cost = Some(self.cost),
+            Limited::Turns => self.raised.turns = Some(self.turns),
+            Limited::Tokens => self.raised.tokens = Some(self.tokens),
+        }
     }
 }
 
@@ -305,10 +313,11 @@ impl State {
                 }
             }
             EventKind::GateSettled(verdict) => {
-                let gate = self.gates.remove(&verdict.gate);
-                let of_budget = gate.is_some_and(|gate| gate.question.kind == gate::BUDGET);
-                if of_budget && verdict.decision == Decision::Approve {
-                    run.spent.raises += 1;
+                let question = self.gates.remove(&verdict.gate).map(|gate| gate.question);
+                let of_budget = question.filter(|question| question.kind == gate::BUDGET);
+                let limited = of_budget.and_then(|question| Limited::named_in(&question.details));
+                if let Some(limited) = limited.filter(|_| verdict.decision == Decision::Approve) {
+                    run.spent.raise(limited);
                 }
                 self.settled_gates.push_back(verdict.gate.clone());
                 while self.settled_gates.len() > limits.settled_gates {

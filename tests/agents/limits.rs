@@ -34,6 +34,36 @@ fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
 }
 
 #[test]
+fn a_raise_has_an_effect_and_raises_nothing_else() {
+    let bench = Bench::new();
+    let look = || wants("On.", "sandbox_read_file", json!({"path": "sum.sh"}));
+    bench.server.script([look().spends(spent(9_000)), look().spends(spent(100)), look().spends(spent(100))]);
+    bench.server.usually(Reply::says("Done.").spends(spent(10)));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTokens": 1_000, "maxTurns": 3}));
+    let mut asked = Vec::new();
+    let over = loop {
+        let event = client.event();
+        match event["type"].as_str().unwrap() {
+            "approval_required" => {
+                asked.push(event["payload"]["summary"].as_str().unwrap().to_owned());
+                client.decide(&event, "approve");
+            }
+            "run_complete" => break event,
+            _ => {}
+        }
+    };
+    assert_eq!(over["payload"]["outcome"], "success");
+    assert_eq!(
+        asked,
+        [
+            "the run has used 9001 of 1000 tokens; going on allows 1000 more",
+            "the run has taken 3 of 3 turns; going on allows 3 more"
+        ]
+    );
+}
+
+#[test]
 fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
     let bench = Bench::new();
     bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));

@@ -133,7 +133,7 @@ impl Scene {
             kind: gate::BUDGET.into(),
             title: "t".into(),
             summary: "s".into(),
-            details: Json::new("{}"),
+            details: Json::new("{\"limit\":2,\"of\":\"turns\"}"),
             choices: gate::budget_choices(),
             needed: 1,
         });

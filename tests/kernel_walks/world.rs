@@ -52,12 +52,17 @@ impl Walk {
     pub(super) fn call(&mut self, purpose: Purpose) -> CallRequest {
         let call = CallId::new(format!("call-{}", self.mint()));
         let of_budget = self.random.one_in(3);
+        let details = match self.random.below(3) {
+            0 => r#"{"of":"turns"}"#,
+            1 => r#"{"of":"tokens"}"#,
+            _ => "{}",
+        };
         let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| Ask {
             gate: GateId::new(format!("gate-{}", self.mint())),
             kind: if of_budget { gate::BUDGET } else { "exec" }.into(),
             title: "t".into(),
             summary: "s".into(),
-            details: Json::new("{}"),
+            details: Json::new(details),
             choices: if of_budget { gate::budget_choices() } else { Vec::new() },
             needed: 1 + self.random.below(2) as u32,
         });
