@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{RAISE_BUDGET, TURN_CUT};
+use super::RAISE_BUDGET;
 use crate::kernel::event::{
     Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
-    Taken, Wanted,
+    TURN_CUT, Taken, Wanted,
 };
 use crate::kernel::id::{CallId, MessageId, Seq};
 use crate::provider::model::{self, Entry, Outcome};

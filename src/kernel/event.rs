@@ -150,6 +150,9 @@ pub enum EventKind {
     },
 }
 
+/// The code of the warning that says that the text before it was cut: it does not count, and is said again.
+pub const TURN_CUT: &str = "MODEL_TURN_CUT";
+
 /// Why events are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossCause {

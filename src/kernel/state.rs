@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::command::{Openness, Phase};
 use super::event::{
     Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, LossCause, Message,
-    Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used,
+    Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, TURN_CUT, Used,
 };
 use super::gate::{self, Gate, Limited};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
@@ -328,6 +328,7 @@ impl State {
                 run.stopping = Some(Stopping { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
             EventKind::RunRecovered { found: _ } => run.unsay(),
+            EventKind::Warned { code, .. } if code == TURN_CUT => run.unsay(),
             EventKind::Lost { after: _, cause } => run.torn |= *cause == LossCause::Damage,
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }

@@ -121,6 +121,12 @@ impl Reports {
         if self.saying.is_some() { self.done_saying().await } else { Ok(()) }
     }
 
+    /// Lets go of a text that was cut; nothing of it is said any more.
+    pub async fn cut_text(&mut self) -> Result<(), Gone> {
+        self.saying = None;
+        self.done_thinking().await
+    }
+
     /// Asks for a tool to be used.
     pub async fn call(
         &self,

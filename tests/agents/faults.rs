@@ -20,6 +20,10 @@ fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
             assert_eq!(over["outcome"], "success", "{speaks:?} {broken:?}: {over}");
             let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT");
             assert!(warned.is_some(), "{speaks:?} {broken:?}: {:?}", types(&events));
+            let messages = client.get("get_session_messages", json!({"sessionId": session}));
+            assert_eq!(messages["messages"][1]["text"], "The whole.", "{speaks:?} {broken:?}: {messages}");
+            let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
+            assert_eq!(snapshot["lastAssistantText"], "The whole.", "{speaks:?} {broken:?}: {snapshot}");
             bench.server.script([Reply::says("Again.")]);
             client.run(&session, "again");
             let told = serde_json::to_string(&bench.told(2)).unwrap();

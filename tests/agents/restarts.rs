@@ -20,6 +20,8 @@ fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
         (&json!("success"), &json!("The whole answer."))
     );
     assert_eq!(bench.told(0), bench.told(1), "the same question");
+    let messages = client.get("get_session_messages", json!({"sessionId": session}));
+    assert_eq!(messages["messages"][1]["text"], "The whole answer.", "what was half said is not told");
 }
 
 #[test]

@@ -18,11 +18,11 @@ use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
-use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, grouping, policy};
+use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy};
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Fault, Purpose, Taken, Used, Wanted};
+use crate::kernel::event::{Budget, Compaction, Fault, Purpose, TURN_CUT, Taken, Used, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -224,7 +224,7 @@ impl Table {
                 self.reports.finish(finish).await?;
             }
             Act::AskAgain(error, pause) => {
-                self.reports.done_speaking().await?;
+                self.reports.cut_text().await?;
                 let (code, message) = (TURN_CUT.to_owned(), format!("{}; it is asked again", error.message));
                 self.reports.send(Report::Warned { code, message, detail: error.detail }).await?;
                 tokio::time::sleep(pause).await;
