@@ -173,6 +173,13 @@ impl Reports {
         (Json::new(safe), hides.then_some(args))
     }
 
+    /// Says what a person should know; it may quote a server, and is made safe to keep.
+    pub async fn warn(&self, code: &str, message: &str, detail: Option<&str>) -> Result<(), Gone> {
+        let safe = |text: &str| self.redactor.text(text).into_owned();
+        let (code, message, detail) = (code.to_owned(), safe(message), detail.map(safe));
+        self.send(Report::Warned { code, message, detail }).await
+    }
+
     /// Ends the turn; another follows.
     pub async fn turn_done(&self) -> Result<(), Gone> {
         self.send(Report::TurnDone).await

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, KEY, using};
 use crate::daemon::types;
-use crate::model::{Reply, Speaks, call};
+use crate::model::{Fault, Reply, Speaks, call, fault, say, think};
 
 #[test]
 fn arguments_over_several_lines_stay_one_event_and_can_forge_none() {
@@ -78,6 +78,35 @@ fn a_secret_in_a_call_that_waited_over_a_restart_is_not_made_up() {
     assert_eq!((bench.file("done").as_str(), results.len()), ("one\n", 2));
     drop(client);
     assert_unkept(&bench, KEY);
+}
+
+#[test]
+fn what_a_server_says_while_it_breaks_is_made_safe() {
+    let bench = Bench::new();
+    let secret = "hunter2-hunter2-hunter2";
+    let wrong = Fault::Error { kind: "overloaded_error".into(), message: format!("too much for {secret}") };
+    bench.server.script([Reply::turn([say("Half a "), fault(wrong)]), Reply::says("The whole.")]);
+    let (mut client, session) = bench.session();
+    let mut environment = bench.environment();
+    environment["DB_PASSWORD"] = json!(secret);
+    client.get("send_user_message", json!({"sessionId": session, "text": "go", "environment": environment}));
+    let events = client.events_until("run_complete");
+    let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT").expect("a warning");
+    assert!(warned["payload"]["message"].as_str().unwrap().contains("too much for [redacted]"), "{warned}");
+    drop(client);
+    assert_unkept(&bench, secret);
+}
+
+#[test]
+fn thinking_is_whole_before_a_call_without_a_word() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    let look = using("sandbox_read_file", json!({"path": "sum.sh"}));
+    bench.server.script([Reply::turn([think("the password: sk-"), look]), Reply::says("Done.")]);
+    let (mut client, _) = bench.begin("think");
+    let events = client.events_until("run_complete");
+    let thoughts = events.iter().filter(|event| event["type"] == "thinking_token");
+    let thought: String = thoughts.map(|event| event["payload"]["text"].as_str().unwrap()).collect();
+    assert_eq!(thought, "the password: sk-", "what might have been a secret is held back, and not for ever");
 }
 
 /// Has the model want two commands, with a secret in the second.

@@ -129,8 +129,7 @@ impl Table {
             let message = format!(
                 "no client has sent its environment since the daemon started, and {why}; the run goes on when a client attaches"
             );
-            let code = "ENVIRONMENT_MISSING".to_owned();
-            self.reports.send(Report::Warned { code, message, detail: None }).await?;
+            self.reports.warn("ENVIRONMENT_MISSING", &message, None).await?;
             self.asking.brought.changed().await.map_err(|_| Gone)?;
             self.asking.place.environment = self.asking.brought.borrow().clone();
             if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
@@ -225,8 +224,8 @@ impl Table {
             }
             Act::AskAgain(error, pause) => {
                 self.reports.cut_text().await?;
-                let (code, message) = (TURN_CUT.to_owned(), format!("{}; it is asked again", error.message));
-                self.reports.send(Report::Warned { code, message, detail: error.detail }).await?;
+                let message = format!("{}; it is asked again", error.message);
+                self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
                 tokio::time::sleep(pause).await;
                 return Ok(Heard::Cut);
             }
