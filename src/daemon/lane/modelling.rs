@@ -203,8 +203,9 @@ impl Table {
         match act {
             Act::Say(text) => self.reports.say(&text).await?,
             Act::Think(text) => self.reports.think(&text).await?,
-            Act::EndText => self.reports.done_saying().await?,
+            Act::EndText => self.reports.done_speaking().await?,
             Act::Use(end, calls) => {
+                self.reports.done_speaking().await?;
                 let calls: Vec<Wanted> = calls.into_iter().map(wanted).collect();
                 let now = grouping::together(calls.iter());
                 // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
