@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Reply, Speaks, Spent, say};
+use crate::model::{Fault, Reply, Speaks, Spent, fault, say};
 
 #[test]
 fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
@@ -61,6 +61,29 @@ fn a_raise_has_an_effect_and_raises_nothing_else() {
             "the run has taken 3 of 3 turns; going on allows 3 more"
         ]
     );
+}
+
+#[test]
+fn what_was_used_for_nothing_counts_too() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    bench.server.script([
+        Reply::turn([say("Half a "), fault(Fault::Cut)]).spends(spent(700)),
+        Reply::turn([]).spends(spent(600)),
+        Reply::says("Done.").spends(spent(10)),
+    ]);
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTokens": 5_000}));
+    let events = client.events_until("run_complete");
+    let used: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "usage")
+        .map(|event| event["payload"]["inputTokens"].as_u64().unwrap())
+        .collect();
+    assert_eq!(used, [700, 600, 10]);
+    bench.server.script([Reply::says("Again.")]);
+    client.run(&session, "again");
+    let told = serde_json::to_string(&bench.told(3)).unwrap();
+    assert!(told.contains("Done.") && !told.contains("Half a"), "{told}");
 }
 
 #[test]

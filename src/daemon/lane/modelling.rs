@@ -192,7 +192,7 @@ impl Table {
                     return Ok(heard);
                 }
                 Err(error) => {
-                    let act = taking.fail(error);
+                    let act = taking.fail(error, answering.end());
                     return self.act(act, ready).await;
                 }
             }
@@ -223,10 +223,13 @@ impl Table {
                 }
                 self.reports.finish(finish).await?;
             }
-            Act::AskAgain(error, pause) => {
+            Act::AskAgain(error, end, pause) => {
                 self.reports.cut_text().await?;
                 let message = format!("{}; it is asked again", error.message);
                 self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
+                if let Some(end) = end {
+                    self.taken(&end, ready, Vec::new()).await?;
+                }
                 tokio::time::sleep(pause).await;
                 return Ok(Heard::Cut);
             }
