@@ -105,7 +105,7 @@ fn a_denied_gate_ends_the_run_as_denied_and_the_tool_never_starts() {
 fn what_a_turn_used_is_counted_and_a_budget_can_be_raised() {
     let mut scene = Scene::open();
     scene.prompt("one").unwrap();
-    let used = Used { input: 5, output: 2, cache_read: 1, cache_write: 0, cost: Some(30) };
+    let used = Used { input: 5, output: 2, cache_read: 1, cache_write: 0, cost: Some(30), estimated: true };
     let taken = Taken { model: "m".into(), used, ..Taken::default() };
     scene.report(Report::Taken(Box::new(taken.clone())));
     scene.report(Report::Taken(Box::new(taken)));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::RAISE_BUDGET;
 use crate::kernel::event::{
     Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
-    TURN_CUT, Taken, Wanted,
+    TURN_CUT, Taken, Used, Wanted,
 };
 use crate::kernel::id::{CallId, MessageId, Seq};
 use crate::provider::model::{self, Entry, Outcome};
@@ -188,9 +188,9 @@ impl Context {
         let said = Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() };
         self.items.push(Item { since, said });
         self.pending = taken.pending.iter().cloned().collect();
-        let tokens = taken.used.input.saturating_add(taken.used.output);
+        let Used { input, output, estimated, .. } = taken.used;
         // A server that does not count says nothing.
-        self.counted = (tokens > 0).then_some((self.items.len(), tokens));
+        self.counted = (input > 0 && !estimated).then_some((self.items.len(), input.saturating_add(output)));
     }
 
     fn intend(&mut self, seq: Seq, intention: &Intention) {

@@ -16,6 +16,8 @@ pub struct Taking {
     /// Whether anything came of this try.
     begun: bool,
     calls: Vec<Wanted>,
+    /// How many bytes the model has written in this try.
+    written: usize,
     tries: u32,
     compacted: bool,
 }
@@ -43,6 +45,7 @@ impl Taking {
     /// Takes a piece of what the model says.
     pub fn piece(&mut self, piece: Piece) -> Option<Act> {
         self.begun = true;
+        self.written = self.written.saturating_add(length(&piece));
         match piece {
             Piece::Said(text) if text.is_empty() => None,
             Piece::Said(text) => {
@@ -60,6 +63,16 @@ impl Taking {
                 None
             }
         }
+    }
+
+    /// Returns how many bytes the model has written in this try.
+    pub const fn written(&self) -> usize {
+        self.written
+    }
+
+    /// Begins another try.
+    pub const fn begin(&mut self) {
+        self.written = 0;
     }
 
     /// Takes the end of the turn.
@@ -115,6 +128,13 @@ fn used(end: TurnEnd) -> Option<TurnEnd> {
     (end.usage != Usage::default()).then_some(TurnEnd { carry: None, ..end })
 }
 
+fn length(piece: &Piece) -> usize {
+    match piece {
+        Piece::Said(text) | Piece::Thought(text) => text.len(),
+        Piece::Call(wanted) => wanted.tool.len() + wanted.args.len(),
+    }
+}
+
 /// Says that everything is done, in the first line of what the model said last.
 pub fn success(last: &str) -> Finish {
     let line = last.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("done");
@@ -161,7 +181,9 @@ mod tests {
         assert_eq!(taking.piece(Piece::Said("\nDone".into())), Some(Act::Say("\nDone".into())));
         assert_eq!(taking.piece(Piece::Said(".\nMore".into())), Some(Act::Say(".\nMore".into())));
         let acts = taking.end(end(Stop::Done));
-        assert_eq!(acts[0], Act::EndText);
+        assert_eq!((&acts[0], taking.written()), (&Act::EndText, "hm\nDone.\nMore".len()));
+        taking.begin();
+        assert_eq!(taking.written(), 0);
         let Act::Finish(Some(_), finish) = &acts[1] else { panic!("{acts:?}") };
         assert_eq!((finish.outcome, finish.summary.as_str()), (Outcome::Success, "Done."));
     }

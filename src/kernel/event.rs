@@ -243,6 +243,8 @@ pub struct Used {
     pub cache_write: u64,
     /// Money, in millionths of a US dollar, where it is known.
     pub cost: Option<u64>,
+    /// Whether the tokens are estimated, because nobody counted them.
+    pub estimated: bool,
 }
 
 /// A tool that a provider wants used.

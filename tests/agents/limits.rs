@@ -87,6 +87,24 @@ fn what_was_used_for_nothing_counts_too() {
 }
 
 #[test]
+fn a_server_that_counts_nothing_is_limited_all_the_same() {
+    for (speaks, budget) in
+        [(Speaks::OpenAi, json!({"maxTokens": 4_000})), (Speaks::Anthropic, json!({"maxCostUsd": 0.004}))]
+    {
+        let bench = Bench::speaking(speaks);
+        configure(&bench, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
+        bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+        let (mut client, session) = bench.session();
+        limited(&mut client, &session, budget);
+        let events = client.events_until("approval_required");
+        assert_eq!(events.last().unwrap()["payload"]["kind"], "budget");
+        let used: Vec<_> = events.iter().filter(|event| event["type"] == "usage").collect();
+        assert!(used.iter().all(|event| event["payload"]["estimated"] == true), "{used:?}");
+        assert!((1..9).contains(&used.len()), "{speaks:?}: {} turns", used.len());
+    }
+}
+
+#[test]
 fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
     let bench = Bench::new();
     bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));

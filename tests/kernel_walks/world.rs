@@ -124,7 +124,14 @@ impl Walk {
 }
 
 pub(super) fn taken(number: u64) -> Taken {
-    let used = Used { input: number, output: 1, cache_read: 2, cache_write: 3, cost: Some(number) };
+    let used = Used {
+        input: number,
+        output: 1,
+        cache_read: 2,
+        cache_write: 3,
+        cost: Some(number),
+        ..Used::default()
+    };
     let pending = vec![Wanted { tool: "t".into(), args: Json::new("{}") }];
     Taken { model: "m".into(), used, carry: Some("c".into()), pending }
 }

@@ -156,7 +156,7 @@ pub(crate) const SPECIFIED: &[&str] = &[
     event!("run_recovered", r#"{"found":"unknown"}"#),
     event!(
         "usage",
-        r#"{"model":"m","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"costMicroUsd":4,"carry":"c","pending":[{"toolName":"sandbox_exec","args":{}}]}"#
+        r#"{"model":"m","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"costMicroUsd":4,"estimated":true,"carry":"c","pending":[{"toolName":"sandbox_exec","args":{}}]}"#
     ),
     event!("context_compacted", r#"{"summary":"s","keptFromSeq":3,"tokensBefore":100}"#),
     session_event!("events_lost", r#"{"afterSeq":3,"untilSeq":7,"cause":"damage"}"#),

@@ -385,6 +385,7 @@ fn taken(usage: Usage<'_>) -> Taken {
             cache_read: usage.cache_read_tokens,
             cache_write: usage.cache_write_tokens,
             cost: usage.cost_micro_usd,
+            estimated: usage.estimated,
         },
         carry: owned(usage.carry),
         pending: usage.pending.into_iter().map(wanted).collect(),

@@ -22,7 +22,7 @@ use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy}
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Fault, Purpose, TURN_CUT, Taken, Used, Wanted};
+use crate::kernel::event::{Budget, Compaction, Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, Seq, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -61,6 +61,8 @@ struct Table {
     context: Context,
     bench: Bench,
     reports: Reports,
+    /// How many tokens the last question has, about.
+    told: u64,
 }
 
 impl Table {
@@ -80,7 +82,7 @@ impl Table {
                 return Err((failed(&fault.kind, fault.message), reports));
             }
         };
-        Ok(Self { asking, settings, context, bench, reports })
+        Ok(Self { asking, settings, context, bench, reports, told: 0 })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
@@ -158,6 +160,8 @@ impl Table {
             }
             measure = Measure::None;
             request.entries = self.context.entries(&whole, results);
+            self.told = self.context.tokens(fixed, results);
+            taking.begin();
             match self.listen(ready, &request, &mut taking).await? {
                 Heard::Over => return Ok(()),
                 Heard::TooLong => measure = self.window(ready).insist(&self.context, fixed),
@@ -187,19 +191,19 @@ impl Table {
                 Ok(None) => {
                     let mut heard = Heard::Over;
                     for act in taking.end(answering.end()) {
-                        heard = self.act(act, ready).await?;
+                        heard = self.act(act, ready, taking.written()).await?;
                     }
                     return Ok(heard);
                 }
                 Err(error) => {
                     let act = taking.fail(error, answering.end());
-                    return self.act(act, ready).await;
+                    return self.act(act, ready, taking.written()).await;
                 }
             }
         }
     }
 
-    async fn act(&mut self, act: Act, ready: &Ready) -> Result<Heard, Gone> {
+    async fn act(&mut self, act: Act, ready: &Ready, written: usize) -> Result<Heard, Gone> {
         match act {
             Act::Say(text) => self.reports.say(&text).await?,
             Act::Think(text) => self.reports.think(&text).await?,
@@ -210,7 +214,7 @@ impl Table {
                 let now = grouping::together(calls.iter());
                 // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
                 let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
-                self.taken(&end, ready, pending).await?;
+                self.taken(&end, ready, written, pending).await?;
                 for call in calls.iter().take(now) {
                     self.want(call, Whole::Known(call.args.as_str().to_owned())).await?;
                 }
@@ -219,7 +223,7 @@ impl Table {
             Act::Finish(end, finish) => {
                 self.reports.done_speaking().await?;
                 if let Some(end) = end {
-                    self.taken(&end, ready, Vec::new()).await?;
+                    self.taken(&end, ready, written, Vec::new()).await?;
                 }
                 self.reports.finish(finish).await?;
             }
@@ -228,7 +232,7 @@ impl Table {
                 let message = format!("{}; it is asked again", error.message);
                 self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
                 if let Some(end) = end {
-                    self.taken(&end, ready, Vec::new()).await?;
+                    self.taken(&end, ready, written, Vec::new()).await?;
                 }
                 tokio::time::sleep(pause).await;
                 return Ok(Heard::Cut);
@@ -238,15 +242,15 @@ impl Table {
         Ok(Heard::Over)
     }
 
-    /// Keeps what a turn used, and what it wants used later.
-    async fn taken(&self, end: &TurnEnd, ready: &Ready, pending: Vec<Wanted>) -> Result<(), Gone> {
-        let used = Used {
-            input: end.usage.input,
-            output: end.usage.output,
-            cache_read: end.usage.cache_read,
-            cache_write: end.usage.cache_write,
-            cost: price::cost(&end.usage, self.price(ready).as_ref()),
-        };
+    /// Keeps what a turn used in which the model wrote so many bytes, and what it wants used later.
+    async fn taken(
+        &self,
+        end: &TurnEnd,
+        ready: &Ready,
+        written: usize,
+        pending: Vec<Wanted>,
+    ) -> Result<(), Gone> {
+        let used = price::used(&end.usage, self.price(ready).as_ref(), self.told, written);
         let (model, carry) = (ready.model().to_owned(), end.carry.clone());
         self.reports.taken(Taken { model, used, carry, pending }).await
     }
@@ -319,6 +323,7 @@ impl Table {
         let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
         self.reports.send(Report::Status { source, phase, detail: Some(format!("{tokens} tokens")) }).await?;
         let request = compaction::request(&self.context, kept_from, ready.model());
+        self.told = tokens;
         let mut answering = ready.ask(&request);
         let mut summary = String::new();
         loop {
@@ -328,7 +333,7 @@ impl Table {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        self.taken_for_summary(&answering.end(), ready).await?;
+        self.taken_for_summary(&answering.end(), ready, summary.len()).await?;
         if summary.trim().is_empty() {
             let message = "the model gave no summary of the conversation".to_owned();
             return Ok(Err(ModelError::new(Kind::Garbage, message)));
@@ -341,9 +346,9 @@ impl Table {
     }
 
     /// A summary is paid for as well; it is no turn of the conversation.
-    async fn taken_for_summary(&self, end: &TurnEnd, ready: &Ready) -> Result<(), Gone> {
+    async fn taken_for_summary(&self, end: &TurnEnd, ready: &Ready, written: usize) -> Result<(), Gone> {
         let end = TurnEnd { carry: None, ..end.clone() };
-        self.taken(&end, ready, Vec::new()).await
+        self.taken(&end, ready, written, Vec::new()).await
     }
 
     async fn request(&self, ready: &Ready) -> Request {

@@ -206,6 +206,7 @@ fn usage(taken: &Taken) -> Usage<'_> {
         cache_read_tokens: taken.used.cache_read,
         cache_write_tokens: taken.used.cache_write,
         cost_micro_usd: taken.used.cost,
+        estimated: taken.used.estimated,
         carry: some_text(taken.carry.as_ref()),
         pending: taken.pending.iter().map(wanted).collect(),
     }

@@ -95,6 +95,8 @@ payloads! {
         cache_write_tokens: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_micro_usd: Option<u64>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        estimated: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         carry: Option<Text<'a>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
