@@ -97,7 +97,7 @@ const SUMMARY_TOKENS: u32 = 4_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::context::tests::{said, user};
+    use crate::agent::context::tests::{said, used, user};
 
     #[test]
     fn nothing_is_done_before_the_threshold_and_results_are_trimmed_first() {
@@ -116,6 +116,8 @@ mod tests {
             said(&mut context, 2_000 + turn * 10, "step", None);
         }
         assert_eq!(window.measure(&context, 0), Measure::Trim);
+        context.fold(&used(3_000, context.tokens(0, Results::Trimmed), 1));
+        assert_eq!(window.measure(&context, 0), Measure::Trim, "what was counted had been trimmed");
     }
 
     #[test]

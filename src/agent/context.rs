@@ -142,14 +142,14 @@ impl Context {
     pub fn tokens(&self, fixed: u64, results: Results) -> u64 {
         let newest = self.items.len().saturating_sub(UNTRIMMED);
         let size = |(at, item): (usize, &Item)| item.said.tokens(results == Results::Trimmed && at < newest);
+        let sum =
+            |from: usize| self.items.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
+        let summary = self.summary.as_ref().map_or(0, |summary| tokens_of(summary.len()));
+        let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted, results) {
-            (Some((items, tokens)), Results::Whole) => {
-                tokens + self.items.iter().enumerate().skip(items).map(size).sum::<u64>()
-            }
-            (Some(_), Results::Trimmed) | (None, _) => {
-                let summary = self.summary.as_ref().map_or(0, |summary| tokens_of(summary.len()));
-                fixed + summary + self.items.iter().enumerate().map(size).sum::<u64>()
-            }
+            // What was counted may have been told in part, and the next time it would be told whole.
+            (Some((items, tokens)), Results::Whole) => tokens.saturating_add(sum(items)).max(estimated),
+            (Some(_), Results::Trimmed) | (None, _) => estimated,
         }
     }
 

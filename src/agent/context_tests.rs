@@ -171,12 +171,17 @@ fn older_results_are_trimmed_and_the_newest_are_not() {
 fn what_the_server_counted_is_believed_and_the_rest_estimated() {
     let mut context = Context::default();
     context.fold(&user(1, &"x".repeat(4_000)));
-    let used = Used { input: 70, output: 7, ..Used::default() };
-    let taken = Taken { used, ..Taken::default() };
-    context.fold(&event(2, EventKind::TurnTaken(Box::new(taken))));
-    assert_eq!(context.tokens(1_000, Results::Whole), 77);
+    context.fold(&used(2, 7_000, 7));
+    assert_eq!(context.tokens(1_000, Results::Whole), 7_007);
     context.fold(&user(3, &"x".repeat(400)));
-    assert_eq!(context.tokens(1_000, Results::Whole), 77 + 108);
+    assert_eq!(context.tokens(1_000, Results::Whole), 7_007 + 108);
+    context.fold(&used(4, 20, 7));
+    assert!(context.tokens(1_000, Results::Whole) > 2_100, "less than is there was not all of it");
+    context.fold(&used(5, 0, 9_000));
+    assert!(context.tokens(1_000, Results::Whole) < 9_000, "what it wrote says nothing of what it read");
+    context.fold(&used(6, u64::MAX, u64::MAX));
+    context.fold(&user(7, "more"));
+    assert_eq!(context.tokens(1_000, Results::Whole), u64::MAX);
 }
 
 /// A message that begins a run.
@@ -221,6 +226,12 @@ fn event(seq: u64, kind: EventKind) -> Event {
 
 fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
     event(seq, EventKind::TurnTaken(Box::new(Taken { pending, ..Taken::default() })))
+}
+
+/// A turn with what the server counted.
+pub(in crate::agent) fn used(seq: u64, input: u64, output: u64) -> Event {
+    let used = Used { input, output, ..Used::default() };
+    event(seq, EventKind::TurnTaken(Box::new(Taken { used, ..Taken::default() })))
 }
 
 fn intended(seq: u64, call: &str, tool: &str) -> Event {
