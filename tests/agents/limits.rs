@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Fault, Reply, Speaks, Spent, fault, say};
+use crate::model::{Fault, Reply, Speaks, Spent, cases, fault, say};
 
 #[test]
 fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
@@ -149,16 +149,7 @@ fn a_limit_on_cost_needs_a_price_and_then_holds() {
 fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
     let bench = Bench::new();
     let (mut client, session) = bench.session();
-    let long = "so many words ".repeat(500);
-    for round in 0..3 {
-        bench.server.script([Reply::says(&format!("answer {round}"))]);
-        assert_eq!(client.run(&session, &format!("question {round}: {long}"))["outcome"], "success");
-    }
-    // As many tokens as a fourth question of that length makes too many.
-    let asked = &bench.server.seen()[0].body;
-    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
-    let window = (fixed + 7 * long.len() / 8) * 10 / 8;
-    configure(&bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    let long = too_long_for_the_next(&bench, &mut client, &session);
     bench.server.script([Reply::turn([say("SUMMARY OF IT ALL")]), Reply::says("answer 3")]);
     client.prompt(&session, &format!("and now? {long}"));
     let events = client.events_until("run_complete");
@@ -194,6 +185,55 @@ fn a_server_that_finds_the_conversation_too_long_gets_a_shorter_one() {
         r#"{"error":{"message":"maximum context length exceeded","code":"context_length_exceeded"}}"#;
     bench.server.script([Reply::status(400, too_long), Reply::says("THE SUMMARY"), Reply::says("three")]);
     assert_eq!(client.run(&session, "third")["outcome"], "success");
+}
+
+#[test]
+fn a_summary_that_is_not_whole_is_asked_for_again_and_never_believed() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    let long = too_long_for_the_next(&bench, &mut client, &session);
+    bench.server.script([cases::gets_too_long(), Reply::says("THE WHOLE SUMMARY"), Reply::says("answer 3")]);
+    client.prompt(&session, &format!("and now? {long}"));
+    let events = client.events_until("run_complete");
+    let compacted = events.iter().find(|event| event["type"] == "context_compacted").expect("a summary");
+    assert_eq!(compacted["payload"]["summary"], "THE WHOLE SUMMARY");
+    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert!(asked.iter().all(|seen| seen.body.get("reasoning_effort").is_none()), "few servers know it");
+    assert!(asked.iter().all(|seen| seen.body["tools"].is_array()), "calls without their tools are refused");
+}
+
+#[test]
+fn a_conversation_without_a_summary_is_trimmed_where_that_is_enough() {
+    for refused in [cases::refuses(), cases::declines()] {
+        let bench = Bench::new();
+        let (mut client, session) = bench.session();
+        let long = too_long_for_the_next(&bench, &mut client, &session);
+        let again = matches!(refused, Reply::Turn(_)).then(|| refused.clone());
+        bench.server.script([refused].into_iter().chain(again).chain([Reply::says("answer 3")]));
+        client.prompt(&session, &format!("and now? {long}"));
+        let events = client.events_until("run_complete");
+        assert_eq!(events.last().unwrap()["payload"]["summary"], "answer 3");
+        assert!(!events.iter().any(|event| event["type"] == "context_compacted"), "nothing was summarised");
+        assert!(events.iter().any(|event| event["payload"]["code"] == "SUMMARY_FAILED"));
+        let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        let last = asked.last().unwrap().body["messages"].to_string();
+        assert!(last.contains("question 0") && last.contains("and now?"), "{last}");
+    }
+}
+
+/// Makes a conversation that one more question of this length makes too long for a summary not to be wanted.
+fn too_long_for_the_next(bench: &Bench, client: &mut Client, session: &str) -> String {
+    let long = "so many words ".repeat(500);
+    for round in 0..3 {
+        bench.server.script([Reply::says(&format!("answer {round}"))]);
+        assert_eq!(client.run(session, &format!("question {round}: {long}"))["outcome"], "success");
+    }
+    // As many tokens as a fourth question of that length makes too many.
+    let asked = &bench.server.seen()[0].body;
+    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
+    let window = (fixed + 7 * long.len() / 8) * 10 / 8;
+    configure(bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    long
 }
 
 fn limited(client: &mut Client, session: &str, budget: Value) {

@@ -3,6 +3,8 @@
 //! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
 //! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
 
+mod summary;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use super::conversation;
 use super::memory::{self, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
-use crate::agent::compaction::{self, Measure, Window};
+use crate::agent::compaction::{Measure, Window};
 use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
@@ -21,12 +23,12 @@ use crate::agent::taking::{gave_up, success};
 use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy};
 use crate::config::settings::{ProviderKind, Settings};
 use crate::daemon::world::World;
-use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Fault, Purpose, TURN_CUT, Taken, Wanted};
+use crate::kernel::effect::{Finish, Turn};
+use crate::kernel::event::{Budget, Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
-use crate::kernel::id::{Json, Seq, SessionId};
+use crate::kernel::id::{Json, SessionId};
 use crate::provider::error::{Kind, ModelError};
-use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
+use crate::provider::model::{self, Request, Thinking, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
 use crate::sandbox::tools::{self, Bench, FaultKind};
@@ -154,7 +156,13 @@ impl Table {
                 Measure::Trim => results = Results::Trimmed,
                 Measure::Summarise { kept_from, tokens } => {
                     if let Err(error) = self.summarise(ready, kept_from, tokens).await? {
-                        return self.reports.finish(gave_up(error)).await;
+                        let enough = self.window(ready).takes_trimmed(&self.context, fixed);
+                        if results == Results::Trimmed || !enough {
+                            return self.reports.finish(gave_up(error)).await;
+                        }
+                        let message = format!("{}; older results are told in part instead", error.message);
+                        self.reports.warn("SUMMARY_FAILED", &message, error.detail.as_deref()).await?;
+                        results = Results::Trimmed;
                     }
                 }
             }
@@ -313,44 +321,6 @@ impl Table {
         self.reports.turn_done().await
     }
 
-    /// Has the model summarise the older part of the conversation, and goes on from there.
-    async fn summarise(
-        &mut self,
-        ready: &Ready,
-        kept_from: Seq,
-        tokens: u64,
-    ) -> Result<Result<(), ModelError>, Gone> {
-        let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
-        self.reports.send(Report::Status { source, phase, detail: Some(format!("{tokens} tokens")) }).await?;
-        let request = compaction::request(&self.context, kept_from, ready.model());
-        self.told = tokens;
-        let mut answering = ready.ask(&request);
-        let mut summary = String::new();
-        loop {
-            match answering.next().await {
-                Ok(Some(pieces)) => summary.extend(pieces.into_iter().filter_map(said)),
-                Ok(None) => break,
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        self.taken_for_summary(&answering.end(), ready, summary.len()).await?;
-        if summary.trim().is_empty() {
-            let message = "the model gave no summary of the conversation".to_owned();
-            return Ok(Err(ModelError::new(Kind::Garbage, message)));
-        }
-        let summary = self.reports.redactor().text(&summary).into_owned();
-        let compaction = Compaction { summary, kept_from, tokens_before: tokens };
-        self.context.compact(&compaction);
-        self.reports.send(Report::Compacted(Box::new(compaction))).await?;
-        Ok(Ok(()))
-    }
-
-    /// A summary is paid for as well; it is no turn of the conversation.
-    async fn taken_for_summary(&self, end: &TurnEnd, ready: &Ready, written: usize) -> Result<(), Gone> {
-        let end = TurnEnd { carry: None, ..end.clone() };
-        self.taken(&end, ready, written, Vec::new()).await
-    }
-
     async fn request(&self, ready: &Ready) -> Request {
         let ground = self.bench.ground.clone();
         let read = move || ground.content(Path::new(INSTRUCTIONS), INSTRUCTIONS_BYTES);
@@ -367,8 +337,13 @@ impl Table {
             entries: Vec::new(),
             tools: self.tools(),
             max_tokens: None,
-            thinking: Thinking::Usual,
+            thinking: self.thinking(ready),
         }
+    }
+
+    /// How much the model is to think.
+    const fn thinking(&self, _ready: &Ready) -> Thinking {
+        Thinking::Usual
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
@@ -451,13 +426,6 @@ fn fixed_tokens(request: &Request) -> u64 {
         .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
         .sum();
     (request.system.len() + tools) as u64 / 4
-}
-
-fn said(piece: Piece) -> Option<String> {
-    match piece {
-        Piece::Said(text) => Some(text),
-        Piece::Thought(_) | Piece::Call(_) => None,
-    }
 }
 
 fn forgotten() -> Fault {
