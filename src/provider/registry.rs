@@ -278,6 +278,11 @@ impl Ready {
         &self.target.name
     }
 
+    /// Returns the key that is used, for whoever is to hide it.
+    pub fn secret(&self) -> Option<&str> {
+        self.target.key.as_ref().map(|found| found.key.expose())
+    }
+
     /// Returns where its server is.
     pub fn base_url(&self) -> &str {
         &self.target.place.base

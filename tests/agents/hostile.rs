@@ -109,6 +109,37 @@ fn thinking_is_whole_before_a_call_without_a_word() {
     assert_eq!(thought, "the password: sk-", "what might have been a secret is held back, and not for ever");
 }
 
+#[test]
+fn a_key_from_the_file_is_hidden_like_one_from_the_shell() {
+    let bench = Bench::new();
+    let key = "abcdefgh0123456789ijklmnop";
+    let keys = bench.store_key(Speaks::OpenAi, key);
+    let place = bench.server.base_url(Speaks::OpenAi);
+    fs::write(bench.config(), format!("[providers.openai]\nbase_url = \"{place}\"\n")).expect("a file");
+    bench.server.script([
+        Reply::turn([
+            say(&format!("I have {key}.")),
+            using("sandbox_exec", json!({"command": format!("cat {}", keys.display())})),
+        ]),
+        Reply::says("Done."),
+    ]);
+    let mut client = bench.daemon.connect();
+    let start = json!({"cwd": bench.cwd(), "provider": "openai", "model": "test-model"});
+    let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&session, "go");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    let events = client.events_until("run_complete");
+    let result = events.iter().find(|event| event["type"] == "tool_result").expect("a result");
+    assert_eq!(result["payload"]["text"], "openai = \"[redacted]\"\n", "{result}");
+    let messages = client.get("get_session_messages", json!({"sessionId": session}));
+    assert_eq!(messages["messages"][1]["text"], "I have [redacted].");
+    let authorization = bench.server.seen()[0].headers["authorization"].clone();
+    assert_eq!(authorization, format!("Bearer {key}"), "it was used");
+    drop(client);
+    assert_unkept(&bench, key);
+}
+
 /// Has the model want two commands, with a secret in the second.
 fn two_secret_calls(bench: &Bench) {
     bench.server.script([

@@ -1,7 +1,6 @@
 //! A daemon that is killed and comes back, in every moment of a model's work.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
@@ -43,13 +42,9 @@ fn a_conversation_goes_to_no_other_server_after_a_restart() {
     let mut bench = Bench::new();
     let other = ModelServer::start();
     other.usually(Reply::says("I am somebody else."));
-    let folder = bench.config().parent().unwrap().to_owned();
-    fs::create_dir_all(&folder).expect("a directory");
+    bench.store_key(Speaks::OpenAi, "another-key-0123456789");
     let place = other.base_url(Speaks::OpenAi);
     fs::write(bench.config(), format!("[providers.openai]\nbase_url = \"{place}\"\n")).expect("a file");
-    let keys = folder.join("keys.toml");
-    fs::write(&keys, "openai = \"another-key-0123456789\"\n").expect("a file");
-    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("a file of one's own");
     let session = in_mid_sentence(&bench);
     bench.daemon.kill();
     bench.daemon.revive();

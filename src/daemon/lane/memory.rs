@@ -3,10 +3,14 @@
 //! It lives as long as the lane. After a restart the environment comes again with the next client; a text that held a
 //! secret does not, and a run that needs it says so instead of running something else.
 
+mod hidden;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
+
+pub(super) use hidden::Hidden;
 
 use crate::adapter::push::decode::Environment;
 use crate::kernel::command::{Command, Prompt};
@@ -15,7 +19,7 @@ use crate::kernel::event::{Criterion, Intention, Opening};
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
 use crate::provider::registry;
-use crate::redact::{self, Redactor};
+use crate::redact;
 
 /// What is known in this life alone.
 ///
@@ -30,9 +34,8 @@ pub(super) struct Memory {
     told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
     /// What the active run has, where another was brought since it began.
     of_run: Option<(RunId, Arc<Environment>)>,
-    redactor: Redactor,
-    /// The values that the redactor knows, the newest last: what one client brought stays secret when another comes.
-    secrets: Vec<String>,
+    /// What one client brought stays secret when another comes.
+    hidden: Hidden,
     /// By the run that a message begins: its name is fresh, so that no other message can take its place.
     messages: BTreeMap<RunId, Raw>,
     /// By what was said.
@@ -41,9 +44,6 @@ pub(super) struct Memory {
     /// The arguments of the calls that waited when the last turn was taken, in their order.
     waiting: Vec<Option<String>>,
 }
-
-/// How many secret values are known at once; an environment has a handful.
-const SECRETS: usize = 1_000;
 
 struct Raw {
     text: String,
@@ -75,11 +75,7 @@ impl Memory {
         let variables = environment.variables().iter();
         let brought =
             redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
-        self.secrets.retain(|known| !brought.contains(known));
-        self.secrets.extend(brought);
-        let surplus = self.secrets.len().saturating_sub(SECRETS);
-        self.secrets.drain(..surplus);
-        self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
+        self.hidden.learn(brought);
         if let Some(told) = self.told.get() {
             told.send_replace(Some(Arc::clone(&environment)));
         }
@@ -101,8 +97,9 @@ impl Memory {
         self.told.get_or_init(|| watch::Sender::new(self.environment.clone())).subscribe()
     }
 
-    pub(super) const fn redactor(&self) -> &Redactor {
-        &self.redactor
+    /// Returns what the session hides.
+    pub(super) const fn hidden(&self) -> &Hidden {
+        &self.hidden
     }
 
     /// Makes everything in a command safe to keep, and remembers what it was.
@@ -212,7 +209,7 @@ impl Memory {
     }
 
     fn safe(&self, text: &str) -> String {
-        self.redactor.text(text).into_owned()
+        self.hidden.redactor().text(text).into_owned()
     }
 
     fn safe_prompt(&mut self, mut prompt: Prompt) -> Prompt {
@@ -243,7 +240,8 @@ impl Memory {
     }
 
     fn safe_opening(&self, opening: Opening) -> Opening {
-        let json = |json: Option<Json>| json.map(|json| Json::new(self.redactor.json(json.as_str())));
+        let json =
+            |json: Option<Json>| json.map(|json| Json::new(self.hidden.redactor().json(json.as_str())));
         Opening {
             repo: json(opening.repo),
             metadata: json(opening.metadata),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::conversation;
-use super::memory::{self, Whole};
+use super::memory::{self, Hidden, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
 use crate::agent::compaction::{Measure, Window};
@@ -46,6 +46,8 @@ pub(super) struct Asking {
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
     /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
     pub(super) waiting: Vec<Option<String>>,
+    /// What the session hides.
+    pub(super) hidden: Hidden,
 }
 
 /// Takes one turn.
@@ -102,6 +104,7 @@ impl Table {
             Ok(ready) => ready,
             Err(error) => return self.reports.finish(gave_up(error)).await,
         };
+        self.hide_key(&ready).await;
         if budget.cost.is_some() && self.price(&ready).is_none() {
             return self.reports.finish(no_price(ready.model())).await;
         }
@@ -136,9 +139,22 @@ impl Table {
             self.reports.warn("ENVIRONMENT_MISSING", &message, None).await?;
             self.asking.brought.changed().await.map_err(|_| Gone)?;
             self.asking.place.environment = self.asking.brought.borrow().clone();
-            if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
-                self.bench = bench;
-            }
+            self.lay_bench_anew().await;
+        }
+    }
+
+    /// Has everything of the session hide a key that no environment brought: a model, or a tool, may show it.
+    async fn hide_key(&mut self, ready: &Ready) {
+        if let Some(key) = ready.secret().filter(|key| !self.asking.hidden.hides(key)) {
+            self.asking.hidden.learn(vec![key.to_owned()]);
+            self.lay_bench_anew().await;
+        }
+    }
+
+    async fn lay_bench_anew(&mut self) {
+        self.reports.hide_with(self.asking.hidden.redactor());
+        if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
+            self.bench = bench;
         }
     }
 

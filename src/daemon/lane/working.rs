@@ -173,6 +173,7 @@ impl Work {
             place: self.place(run, memory, state),
             brought: memory.brought(),
             waiting: memory.waiting().to_vec(),
+            hidden: memory.hidden().clone(),
         }
     }
 
@@ -198,7 +199,7 @@ impl Work {
     }
 
     fn reports(&mut self, run: RunId, memory: &Memory) -> Reports {
-        Reports::new(run, self.sender(), memory.redactor().clone(), MINT)
+        Reports::new(run, self.sender(), memory.hidden().redactor(), MINT)
     }
 
     fn active(&mut self, run: &RunId) -> &mut Active {
