@@ -139,6 +139,20 @@ fn a_project_says_what_agents_should_know() {
 }
 
 #[test]
+fn long_instructions_are_told_in_part_and_that_is_said() {
+    let bench = Bench::new();
+    let text = format!("Always use tabs.\n{}LAST WORD\n", "Be brief, please.\n".repeat(3_000));
+    fs::write(bench.cwd().join("AGENTS.md"), text).expect("a file");
+    bench.server.script([Reply::says("Yes.")]);
+    let (mut client, _) = bench.begin("hi");
+    client.event_of("run_complete");
+    let told = bench.told(0);
+    let system = told[0]["content"].as_str().unwrap();
+    assert!(system.contains("Always use tabs.") && !system.contains("LAST WORD"), "{system}");
+    assert!(system.ends_with("please.\n[AGENTS.md goes on; what follows its first 32768 bytes is not told]"));
+}
+
+#[test]
 fn thinking_that_a_server_signed_is_given_back_with_its_calls() {
     let bench = Bench::speaking(Speaks::Anthropic);
     bench.server.script([

@@ -3,10 +3,10 @@
 //! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
 //! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
 
+mod instructions;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -338,10 +338,7 @@ impl Table {
     }
 
     async fn request(&self, ready: &Ready) -> Request {
-        let ground = self.bench.ground.clone();
-        let read = move || ground.content(Path::new(INSTRUCTIONS), INSTRUCTIONS_BYTES);
-        let instructions = tokio::task::spawn_blocking(read).await.ok().and_then(Result::ok);
-        let instructions = instructions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let instructions = instructions::read(&self.bench.ground, self.reports.redactor()).await;
         let around = Surroundings {
             cwd: &self.asking.place.cwd.to_string_lossy(),
             branch: self.asking.branch.as_deref(),
@@ -461,7 +458,3 @@ fn failed(kind: &str, message: String) -> Finish {
 
 /// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
 const TURNS: u64 = 200;
-/// What a project wants agents to know.
-const INSTRUCTIONS: &str = "AGENTS.md";
-/// How much of it is told.
-const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
