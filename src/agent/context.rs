@@ -66,7 +66,11 @@ impl Context {
     pub fn fold(&mut self, event: &Event) {
         match &event.kind {
             EventKind::RunStarted(message) => self.hear(event.seq, &message.message, &message.text),
-            EventKind::Steered(steering) => self.hear(event.seq, &steering.message, &steering.text),
+            EventKind::Steered(steering) => {
+                // What was said into the run comes first: what the model wanted before does not count.
+                self.pending.clear();
+                self.hear(event.seq, &steering.message, &steering.text);
+            }
             EventKind::Said { text } => {
                 self.saying_since.get_or_insert(event.seq);
                 self.saying.push_str(text);

@@ -1,7 +1,7 @@
 //! Conversations, folded from events.
 
 use super::*;
-use crate::kernel::event::{Budget, Fault, Found, Message, Used};
+use crate::kernel::event::{Budget, Fault, Found, Message, Steering, Used};
 use crate::kernel::id::{Fingerprint, Json};
 use crate::kernel::time::Now;
 
@@ -27,13 +27,7 @@ fn a_result_stands_with_its_call_whatever_was_said_in_between() {
     context.fold(&taken(2, Vec::new()));
     context.fold(&intended(3, "c1", "read"));
     context.fold(&intended(4, "c2", "read"));
-    let steering = crate::kernel::event::Steering {
-        message: MessageId::new("s"),
-        text: "left".into(),
-        fingerprint: Fingerprint(1),
-        by: "cli".into(),
-    };
-    context.fold(&event(5, EventKind::Steered(Box::new(steering))));
+    context.fold(&steered(5, "left"));
     context.fold(&settled(6, "c2", Ending::Done, "two"));
     context.fold(&settled(7, "c1", Ending::Failed, "one"));
     let entries = context.entries(&BTreeMap::new(), Results::Whole);
@@ -93,6 +87,20 @@ fn calls_that_wait_are_taken_off_when_they_are_intended() {
     assert_eq!(context.pending().count(), 1, "a restart does not forget them");
     context.fold(&ended(7, RunOutcome::Denied));
     assert_eq!(context.pending().count(), 0);
+}
+
+#[test]
+fn calls_that_wait_are_forgotten_when_something_is_said_into_the_run() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
+    context.fold(&taken(2, vec![wanted("write"), wanted("exec")]));
+    context.fold(&intended(3, "c1", "write"));
+    context.fold(&steered(4, "left"));
+    assert_eq!(context.pending().count(), 0);
+    context.fold(&settled(5, "c1", Ending::Done, "written"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(kinds(&entries), ["user: go", "assistant:  +1", "fine: written", "user: left"]);
 }
 
 #[test]
@@ -222,6 +230,11 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
 
 fn event(seq: u64, kind: EventKind) -> Event {
     Event { seq: Seq::new(seq), at: Now(seq), run: None, kind }
+}
+
+fn steered(seq: u64, text: &str) -> Event {
+    let (message, text, by) = (MessageId::new("s"), text.to_owned(), "cli".to_owned());
+    event(seq, EventKind::Steered(Box::new(Steering { message, text, fingerprint: Fingerprint(1), by })))
 }
 
 fn taken(seq: u64, pending: Vec<Wanted>) -> Event {

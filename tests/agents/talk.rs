@@ -44,6 +44,25 @@ fn what_is_said_into_a_run_reaches_the_model_at_its_next_turn() {
 }
 
 #[test]
+fn what_is_said_into_a_run_comes_before_calls_that_wait() {
+    let bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_exec", json!({"command": "echo one >> done"})),
+            using("sandbox_exec", json!({"command": "echo two >> done"})),
+        ]),
+        Reply::says("Only one, then."),
+    ]);
+    let (mut client, session) = bench.begin("do both");
+    let asked = client.event_of("approval_required");
+    client.get("steer", json!({"sessionId": session, "text": "not the second"}));
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Only one, then.");
+    assert_eq!(bench.file("done"), "one\n");
+    assert_eq!(bench.told(1).last().unwrap()["content"], "not the second");
+}
+
+#[test]
 fn a_queued_message_begins_when_the_run_is_over_and_knows_what_was_said() {
     let bench = Bench::new();
     bench.server.script([
