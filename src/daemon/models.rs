@@ -65,7 +65,10 @@ impl House {
         if let Some((_, models)) = current.as_ref().filter(|(known, _)| *known == settings.providers) {
             return Arc::clone(models);
         }
-        let models = Arc::new(Models::configured(&settings.providers, self.keys.clone(), self.limits));
+        let models = Arc::new(match current.as_ref() {
+            Some((_, before)) => before.reconfigured(&settings.providers),
+            None => Models::configured(&settings.providers, self.keys.clone(), self.limits),
+        });
         *current = Some((settings.providers.clone(), Arc::clone(&models)));
         models
     }

@@ -11,9 +11,18 @@ use crate::config::settings::{ProviderKind, ProviderSettings};
 impl Models {
     /// Knows the usual providers and those that are configured.
     pub fn configured(providers: &BTreeMap<String, ProviderSettings>, keys: Keys, limits: Limits) -> Self {
-        let settings = providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider)));
-        Self::with_keys(settings.collect(), keys, limits)
+        Self::with_keys(read(providers), keys, limits)
     }
+
+    /// Knows the usual providers and those that are configured anew; servers that are known keep their circuit breakers.
+    #[must_use]
+    pub fn reconfigured(&self, providers: &BTreeMap<String, ProviderSettings>) -> Self {
+        self.with_settings(read(providers))
+    }
+}
+
+fn read(providers: &BTreeMap<String, ProviderSettings>) -> BTreeMap<String, Settings> {
+    providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider))).collect()
 }
 
 impl From<&ProviderSettings> for Settings {

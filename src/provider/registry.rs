@@ -65,8 +65,11 @@ pub struct Models {
     keys: Keys,
     limits: Limits,
     pool: Arc<Pool>,
-    circuits: Mutex<BTreeMap<(String, String), Arc<Circuit>>>,
+    circuits: Arc<Circuits>,
 }
+
+/// The breakers of all servers, by the provider and its base URL.
+type Circuits = Mutex<BTreeMap<(String, String), Arc<Circuit>>>;
 
 /// What is known of one server's circuit breaker, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,15 +108,18 @@ impl Models {
 
     /// Knows the three usual providers and those that are set, with keys from these places.
     pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
-        let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
-        let mut all = BTreeMap::from(usual);
-        all.extend(settings);
+        let pool = Arc::new(Pool::new(limits.connect));
+        Self { settings: with_usual(settings), keys, limits, pool, circuits: Arc::default() }
+    }
+
+    /// Knows other settings, and keeps the connections and the circuit breakers of servers that are known.
+    pub(super) fn with_settings(&self, settings: BTreeMap<String, Settings>) -> Self {
         Self {
-            settings: all,
-            keys,
-            limits,
-            pool: Arc::new(Pool::new(limits.connect)),
-            circuits: Mutex::new(BTreeMap::new()),
+            settings: with_usual(settings),
+            keys: self.keys.clone(),
+            limits: self.limits,
+            pool: Arc::clone(&self.pool),
+            circuits: Arc::clone(&self.circuits),
         }
     }
 
@@ -287,6 +293,11 @@ impl Ready {
     pub fn base_url(&self) -> &str {
         &self.target.place.base
     }
+}
+
+fn with_usual(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
+    let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
+    usual.into_iter().chain(settings).collect()
 }
 
 /// Says how a provider's key is set.

@@ -50,6 +50,11 @@ fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
             "round {round}: {over}"
         );
     }
+    // Another setting changes nothing of that.
+    std::fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
+    std::fs::write(bench.config(), "[providers.other]\nkind = \"openai\"\n").expect("a configuration");
+    let (before, reason) = (bench.server.seen().len(), client.run(&session, "hi")["reason"].clone());
+    assert_eq!((reason, bench.server.seen().len()), (json!("provider_circuit_open"), before));
     let metrics = client.get("get_metrics", json!({}));
     let circuit = &metrics["circuits"][0];
     assert_eq!((&circuit["provider"], &circuit["state"]), (&json!("openai"), &json!("open")), "{metrics}");
