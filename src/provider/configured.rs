@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::dialect::Dialect;
 use super::keys::Keys;
 use super::limits::Limits;
+use super::model::Thinking;
 use super::registry::{Models, Settings};
-use crate::config::settings::{ProviderKind, ProviderSettings};
+use crate::config::settings::{ProviderKind, ProviderSettings, ThinkingLevel};
 
 impl Models {
     /// Knows the usual providers and those that are configured.
@@ -37,6 +38,13 @@ impl From<&ProviderSettings> for Settings {
             headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             model: provider.model.clone(),
             context_tokens: provider.context_window,
+            thinking: match provider.thinking {
+                ThinkingLevel::Usual => Thinking::Usual,
+                ThinkingLevel::Off => Thinking::Off,
+                ThinkingLevel::Low => Thinking::Low,
+                ThinkingLevel::Medium => Thinking::Medium,
+                ThinkingLevel::High => Thinking::High,
+            },
         }
     }
 }

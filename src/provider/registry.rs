@@ -16,7 +16,7 @@ use super::error::{Kind, ModelError};
 use super::http::{Pool, read_body};
 use super::keys::{AskKeyring, Found, Keyring, Keys, Source};
 use super::limits::Limits;
-use super::model::Request;
+use super::model::{Request, Thinking};
 use super::place::Place;
 use super::target::Target;
 
@@ -36,12 +36,21 @@ pub struct Settings {
     pub model: Option<String>,
     /// How large a context Ollama is to make for its model; without, it uses its own.
     pub context_tokens: Option<u32>,
+    /// How much its models are to think.
+    pub thinking: Thinking,
 }
 
 impl Settings {
     /// Sets nothing but what the server speaks.
     pub const fn new(dialect: Dialect) -> Self {
-        Self { dialect, base_url: None, headers: Vec::new(), model: None, context_tokens: None }
+        Self {
+            dialect,
+            base_url: None,
+            headers: Vec::new(),
+            model: None,
+            context_tokens: None,
+            thinking: Thinking::Usual,
+        }
     }
 }
 
@@ -54,6 +63,7 @@ impl fmt::Debug for Settings {
             .field("headers", &headers)
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
+            .field("thinking", &self.thinking)
             .finish()
     }
 }
@@ -135,7 +145,8 @@ impl Models {
         let settings = self.settings(provider)?;
         let target = self.target(provider, settings, environment).await?;
         if let Some(model) = model.or(settings.model.as_deref()).filter(|model| !model.is_empty()) {
-            return Ok(Ready { target: Arc::new(target), model: model.to_owned() });
+            let thinking = settings.thinking;
+            return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking });
         }
         let known = match list(&target).await {
             Ok(models) if !models.is_empty() => format!("; it has {}", some_of(&models)),
@@ -264,6 +275,7 @@ impl Models {
 pub struct Ready {
     target: Arc<Target>,
     model: String,
+    thinking: Thinking,
 }
 
 impl Ready {
@@ -277,6 +289,11 @@ impl Ready {
     /// Returns the model that was chosen.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Returns how much the model is to think.
+    pub const fn thinking(&self) -> Thinking {
+        self.thinking
     }
 
     /// Returns the provider's name.

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, using, wants};
+use crate::bench::{Bench, KEY, provider, using, wants};
 use crate::daemon::types;
 use crate::model::{Reply, Speaks, say, think};
 
@@ -169,6 +169,29 @@ fn long_instructions_are_told_in_part_and_that_is_said() {
     let system = told[0]["content"].as_str().unwrap();
     assert!(system.contains("Always use tabs.") && !system.contains("LAST WORD"), "{system}");
     assert!(system.ends_with("please.\n[AGENTS.md goes on; what follows its first 32768 bytes is not told]"));
+}
+
+#[test]
+fn a_model_thinks_as_much_as_its_provider_is_set_to() {
+    for (speaks, told) in [
+        (Speaks::OpenAi, json!({"reasoning_effort": "high"})),
+        (Speaks::Ollama, json!({"think": true})),
+        (Speaks::Anthropic, json!({"output_config": {"effort": "high"}})),
+    ] {
+        let bench = Bench::speaking(speaks);
+        fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
+        let section = format!("[providers.{}]\n", provider(speaks));
+        fs::write(bench.config(), format!("{section}thinking = \"high\"\n")).expect("a configuration");
+        bench.server.script([Reply::says("Yes."), Reply::says("Yes.")]);
+        let (mut client, session) = bench.begin("hi");
+        client.event_of("run_complete");
+        fs::write(bench.config(), section).expect("a configuration");
+        client.run(&session, "and now?");
+        let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        for (key, value) in told.as_object().unwrap() {
+            assert_eq!((&asked[0].body[key], asked[1].body.get(key)), (value, None), "{speaks:?}");
+        }
+    }
 }
 
 #[test]

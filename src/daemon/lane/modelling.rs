@@ -28,7 +28,7 @@ use crate::kernel::event::{Budget, Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, SessionId};
 use crate::provider::error::{Kind, ModelError};
-use crate::provider::model::{self, Request, Thinking, ToolSpec, TurnEnd};
+use crate::provider::model::{self, Request, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
 use crate::sandbox::tools::{self, Bench, FaultKind};
@@ -350,13 +350,8 @@ impl Table {
             entries: Vec::new(),
             tools: self.tools(),
             max_tokens: None,
-            thinking: self.thinking(ready),
+            thinking: ready.thinking(),
         }
-    }
-
-    /// How much the model is to think.
-    const fn thinking(&self, _ready: &Ready) -> Thinking {
-        Thinking::Usual
     }
 
     fn tools(&self) -> Vec<ToolSpec> {

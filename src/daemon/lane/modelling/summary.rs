@@ -27,7 +27,7 @@ impl Table {
         self.told = tokens;
         let mut request = compaction::request(&self.context, kept_from, ready.model());
         // A conversation with calls is refused where their tools are not told.
-        (request.tools, request.thinking) = (self.tools(), self.thinking(ready));
+        (request.tools, request.thinking) = (self.tools(), ready.thinking());
         let mut outcome = self.ask_for_summary(ready, &request).await?;
         if matches!(&outcome, Err(error) if error.retryable) {
             request.max_tokens = None;
