@@ -146,6 +146,37 @@ fn a_limit_on_cost_needs_a_price_and_then_holds() {
 }
 
 #[test]
+fn a_project_s_limit_holds_whatever_is_said_for_the_run() {
+    let bench = Bench::new();
+    let file = bench.cwd().join(".push/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).expect("a directory");
+    fs::write(&file, "[limits]\nmax_turns = 1\n").expect("a file");
+    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTurns": 5}));
+    let asked = client.event_of("approval_required");
+    assert_eq!(asked["payload"]["summary"], "the run has taken 1 of 1 turns; going on allows 1 more");
+}
+
+#[test]
+fn what_held_when_a_run_began_holds_until_its_end() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("One.", "sandbox_exec", json!({"command": "true"})),
+        wants("Two.", "sandbox_read_file", json!({"path": "sum.sh"})),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    configure(&bench, "[approvals]\npreset = \"trusted\"\n[limits]\nmax_turns = 1\n");
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success", "nobody is asked again");
+    bench.server.script([wants("One.", "sandbox_read_file", json!({"path": "sum.sh"}))]);
+    client.prompt(&session, "and now?");
+    assert_eq!(client.event_of("approval_required")["payload"]["kind"], "budget", "the next run has it");
+}
+
+#[test]
 fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
     let bench = Bench::new();
     let (mut client, session) = bench.session();

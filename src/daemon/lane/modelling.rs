@@ -7,7 +7,7 @@ mod instructions;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
@@ -21,10 +21,12 @@ use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
 use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy};
-use crate::config::settings::{ProviderKind, Settings};
+use crate::config::file::ConfigError;
+use crate::config::settings::ProviderKind;
+use crate::daemon::models::Rules;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Budget, Fault, Purpose, TURN_CUT, Taken, Wanted};
+use crate::kernel::event::{Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -42,12 +44,25 @@ pub(super) struct Asking {
     pub(super) model: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
+    /// What holds for the run, once its first turn has looked.
+    pub(super) rules: Arc<OnceLock<Rules>>,
     /// Where it is heard that a client has brought its environment.
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
     /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
     pub(super) waiting: Vec<Option<String>>,
     /// What the session hides.
     pub(super) hidden: Hidden,
+}
+
+impl Asking {
+    /// Returns what holds for the run: what held when it began, and after a restart what holds then.
+    fn rules(&self) -> Result<Rules, ConfigError> {
+        if let Some(rules) = self.rules.get() {
+            return Ok(rules.clone());
+        }
+        let rules = self.world.house.rules_in(&self.place.cwd)?;
+        Ok(self.rules.get_or_init(|| rules).clone())
+    }
 }
 
 /// Takes one turn.
@@ -61,7 +76,7 @@ pub(super) async fn take_turn(asking: Asking, turn: Turn, reports: Reports) -> R
 /// Everything that a turn needs.
 struct Table {
     asking: Asking,
-    settings: Settings,
+    rules: Rules,
     context: Context,
     bench: Bench,
     reports: Reports,
@@ -71,8 +86,8 @@ struct Table {
 
 impl Table {
     async fn laid(asking: Asking, turn: &Turn, reports: Reports) -> Result<Self, (Finish, Reports)> {
-        let settings = match asking.world.house.settings_in(&asking.place.cwd) {
-            Ok(settings) => settings,
+        let rules = match asking.rules() {
+            Ok(rules) => rules,
             Err(error) => return Err((failed("INVALID_CONFIGURATION", error.to_string()), reports)),
         };
         let context = match conversation::read(&asking.world.journal, &asking.session, turn).await {
@@ -86,14 +101,14 @@ impl Table {
                 return Err((failed(&fault.kind, fault.message), reports));
             }
         };
-        Ok(Self { asking, settings, context, bench, reports, told: 0 })
+        Ok(Self { asking, rules, context, bench, reports, told: 0 })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
         if turn.checking {
             return self.reports.finish(success(self.context.last_said())).await;
         }
-        let budget = self.budget(turn);
+        let budget = self.rules.budget(&turn.budget);
         if let Some(breach) = Breach::find(&budget, &turn.spent) {
             return self.ask_for_more(&breach).await;
         }
@@ -116,7 +131,7 @@ impl Table {
     /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
     /// client brings that again: what the file says is for another server, to which this conversation was not to go.
     async fn ready(&mut self, turn: &Turn) -> Result<Result<Ready, ModelError>, Gone> {
-        let models = self.asking.world.house.models(&self.settings);
+        let models = self.asking.world.house.models(&self.rules.settings);
         loop {
             let brought = self.asking.brought.borrow_and_update().clone();
             let environment = self.asking.place.environment.clone().or(brought);
@@ -312,7 +327,7 @@ impl Table {
     /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
     async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
         let request = tools::parse(tool, args)?;
-        if !policy::asks(self.settings.approvals, request.category(), request.risk()) {
+        if !policy::asks(self.rules.settings.approvals, request.category(), request.risk()) {
             return Ok(None);
         }
         let asked = request.question(&self.bench).await?;
@@ -363,29 +378,20 @@ impl Table {
         tools::catalogue(self.bench.network).into_iter().map(spec).collect()
     }
 
-    /// What was said for this run, or else what is configured.
-    fn budget(&self, turn: &Turn) -> Budget {
-        let configured = &self.settings.limits;
-        Budget {
-            cost: turn.budget.cost.or(configured.max_cost_micro_usd),
-            turns: turn.budget.turns.or(configured.max_turns.map(u64::from)).or(Some(TURNS)),
-            tokens: turn.budget.tokens.or(configured.max_tokens),
-        }
-    }
-
     fn window(&self, ready: &Ready) -> Window {
-        let set = self.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
+        let set =
+            self.rules.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
         let usual = match self.kind(ready) {
             ProviderKind::Anthropic => 200_000,
             ProviderKind::OpenAi => 128_000,
             ProviderKind::Ollama => 32_768,
         };
-        let compact_at = f64::from(self.settings.limits.compact_at_permille) / 1_000.0;
+        let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
         Window { tokens: set.map_or(usual, u64::from), compact_at }
     }
 
     fn kind(&self, ready: &Ready) -> ProviderKind {
-        let set = self.settings.providers.get(ready.provider()).map(|provider| provider.kind);
+        let set = self.rules.settings.providers.get(ready.provider()).map(|provider| provider.kind);
         set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
     }
 
@@ -394,7 +400,7 @@ impl Table {
         if self.kind(ready) == ProviderKind::Ollama {
             return Some(Price::default());
         }
-        self.settings.price(ready.model()).map(|price| Price {
+        self.rules.settings.price(ready.model()).map(|price| Price {
             input: price.input,
             output: price.output,
             cache_read: price.cache_read,
@@ -450,6 +456,3 @@ fn no_price(model: &str) -> Finish {
 fn failed(kind: &str, message: String) -> Finish {
     Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
 }
-
-/// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
-const TURNS: u64 = 200;
