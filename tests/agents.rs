@@ -12,6 +12,8 @@ mod decisions;
 mod exits;
 #[path = "agents/faults.rs"]
 mod faults;
+#[path = "agents/hostile.rs"]
+mod hostile;
 #[path = "agents/limits.rs"]
 mod limits;
 #[path = "support/model/mod.rs"]

@@ -53,6 +53,7 @@ impl Running {
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
+            needs_environment: false,
             fingerprint: Fingerprint(1),
         };
         assert_eq!(turns(running.ask(Command::Prompt(Box::new(prompt)))).len(), 1);

@@ -6,9 +6,11 @@
 mod stage;
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pushd::kernel::event::Ending;
+use pushd::redact::Redactor;
 use pushd::sandbox::tools::{FaultKind, Limits, Network, Outcome, Risk, catalogue, parse, run};
 use serde_json::{Value, json};
 use stage::{Server, Stage};
@@ -289,6 +291,33 @@ async fn fetching_is_bounded_and_off_unless_it_is_allowed() {
     stage.bench.network = Network::Off;
     let off = stage.run("sandbox_fetch", json!({ "url": server.url("/") })).await;
     assert_eq!(kind(&off), Some(FaultKind::NetworkOff));
+}
+
+#[tokio::test]
+async fn a_private_key_is_hidden_in_whatever_pieces_it_is_looked_at() {
+    let mut stage = Stage::new();
+    stage.bench.safe = Arc::new(|text| Redactor::default().text(text).into_owned());
+    let body: Vec<String> =
+        (0..40).map(|line| format!("MIIEow{line:02}{}", "IBAAKCAQEA".repeat(5))).collect();
+    let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----", body.join("\n"));
+    let long = "x = 1\n".repeat(20_000);
+    let code = "let marker = \"-----BEGIN PRIVATE KEY-----\";\nlet IBAAKCAQEA = 1;\n";
+    std::fs::write(stage.path("key"), format!("{code}{long}{key}\nafter IBAAKCAQEA\n")).unwrap();
+    for offset in [20_004, 20_010, 20_042] {
+        let read = stage.run("sandbox_read_file", json!({"path": "key", "offset": offset})).await.text;
+        assert!(!read.contains("MIIEow") && read.contains("after IBAAKCAQEA"), "{offset}: {read}");
+    }
+    let read =
+        stage.run("sandbox_read_file", json!({"path": "key", "offset": 20_010, "limit": 3})).await.text;
+    assert_eq!(read, "[lines 20010-20012 of 20045]\n[redacted]");
+    let read = stage.run("sandbox_read_file", json!({"path": "key", "offset": 2, "limit": 1})).await.text;
+    assert_eq!(read, "[lines 2-2 of 20045]\nlet IBAAKCAQEA = 1;\n", "code that speaks of keys is none");
+    let found = stage.json("sandbox_search", json!({"pattern": "IBAAKCAQEA"})).await;
+    let hits: Vec<_> =
+        found["hits"].as_array().unwrap().iter().map(|hit| hit["text"].as_str().unwrap()).collect();
+    assert_eq!(hits.len(), 42);
+    assert_eq!((hits[0], hits[41]), ("let IBAAKCAQEA = 1;", "after IBAAKCAQEA"));
+    assert!(hits[1..41].iter().all(|hit| *hit == "[redacted]"), "{hits:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::kernel::event::Budget;
+use crate::kernel::gate::Limited;
 use crate::kernel::state::Spent;
 
 /// A limit that was reached.
@@ -18,29 +19,21 @@ pub struct Breach {
     pub step: u64,
 }
 
-/// What a budget limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limited {
-    /// Money, in millionths of a US dollar.
-    Cost,
-    /// Turns of the model.
-    Turns,
-    /// Tokens, read and written.
-    Tokens,
-}
-
 impl Breach {
-    /// Finds a limit that was reached; each raise allows as much again.
+    /// Finds a limit that was reached.
+    ///
+    /// Each raise allows as much again of what it was asked for, from what had been used by then.
     pub fn find(budget: &Budget, spent: &Spent) -> Option<Self> {
         let limits = [
-            (Limited::Cost, budget.cost, spent.cost),
-            (Limited::Turns, budget.turns, spent.turns),
-            (Limited::Tokens, budget.tokens, spent.tokens),
+            (Limited::Cost, budget.cost, spent.cost, spent.raised.cost),
+            (Limited::Turns, budget.turns, spent.turns, spent.raised.turns),
+            (Limited::Tokens, budget.tokens, spent.tokens, spent.raised.tokens),
         ];
-        limits.into_iter().find_map(|(of, limit, used)| {
-            let step = limit?;
-            let limit = step.saturating_mul(spent.raises.saturating_add(1));
-            (used >= limit).then_some(Self { of, limit, spent: used, step })
+        limits.into_iter().find_map(|(of, set, spent, raised)| {
+            let set = set?;
+            let step = set.max(1);
+            let limit = raised.map_or(set, |from| from.saturating_add(step));
+            (spent >= limit).then_some(Self { of, limit, spent, step })
         })
     }
 
@@ -65,12 +58,8 @@ impl Breach {
 
     /// Says the same for programs: a JSON object.
     pub fn details(&self) -> String {
-        let of = match self.of {
-            Limited::Cost => "costMicroUsd",
-            Limited::Turns => "turns",
-            Limited::Tokens => "tokens",
-        };
-        json!({"of": of, "limit": self.limit, "spent": self.spent, "raise": self.step}).to_string()
+        json!({"of": self.of.word(), "limit": self.limit, "spent": self.spent, "raise": self.step})
+            .to_string()
     }
 }
 
@@ -91,24 +80,37 @@ mod tests {
     #[test]
     fn a_limit_is_reached_when_all_of_it_is_used() {
         let budget = Budget { cost: Some(1_000), turns: Some(3), tokens: None };
-        let spent = |cost, turns, raises| Spent { cost, turns, tokens: 1 << 40, raises };
-        assert_eq!(Breach::find(&budget, &spent(999, 2, 0)), None);
-        let breach = Breach::find(&budget, &spent(1_000, 2, 0)).unwrap();
+        let spent = |cost, turns| Spent { cost, turns, tokens: 1 << 40, ..Spent::default() };
+        assert_eq!(Breach::find(&budget, &spent(999, 2)), None);
+        let breach = Breach::find(&budget, &spent(1_000, 2)).unwrap();
         assert_eq!(
             (breach.of, breach.limit, breach.spent, breach.step),
             (Limited::Cost, 1_000, 1_000, 1_000)
         );
-        assert_eq!(Breach::find(&budget, &spent(0, 3, 0)).unwrap().of, Limited::Turns);
-        assert_eq!(Breach::find(&Budget::default(), &spent(9, 9, 0)), None, "no limit was set");
+        assert_eq!(Breach::find(&budget, &spent(0, 3)).unwrap().of, Limited::Turns);
+        assert_eq!(Breach::find(&Budget::default(), &spent(9, 9)), None, "no limit was set");
     }
 
     #[test]
-    fn a_raise_allows_as_much_again() {
-        let budget = Budget { cost: None, turns: None, tokens: Some(10) };
-        let spent = |tokens, raises| Spent { tokens, raises, ..Spent::default() };
-        assert_eq!(Breach::find(&budget, &spent(19, 1)), None);
-        let breach = Breach::find(&budget, &spent(20, 1)).unwrap();
-        assert_eq!(breach.summary(), "the run has used 20 of 20 tokens; going on allows 10 more");
+    fn a_raise_allows_as_much_again_of_what_it_was_asked_for() {
+        let budget = Budget { cost: Some(5), turns: None, tokens: Some(10) };
+        let raised = Budget { tokens: Some(35), ..Budget::default() };
+        let spent = |cost, tokens| Spent { cost, tokens, raised, ..Spent::default() };
+        assert_eq!(Breach::find(&budget, &spent(4, 44)), None, "ten more than had been used by then");
+        let breach = Breach::find(&budget, &spent(4, 45)).unwrap();
+        assert_eq!(breach.summary(), "the run has used 45 of 45 tokens; going on allows 10 more");
+        assert_eq!(Breach::find(&budget, &spent(5, 44)).unwrap().of, Limited::Cost, "nobody raised that");
+        let nothing = Budget { turns: Some(0), ..Budget::default() };
+        let once = Spent { raised: Budget { turns: Some(0), ..Budget::default() }, ..Spent::default() };
+        assert_eq!(Breach::find(&nothing, &once), None, "a raise has an effect, whatever the limit");
+    }
+
+    #[test]
+    fn the_particulars_name_the_limit() {
+        for of in Limited::ALL {
+            let details = Breach { of, limit: 1, spent: 2, step: 3 }.details();
+            assert_eq!(Limited::named_in(&crate::kernel::id::Json::new(details)), Some(of));
+        }
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Window {
         self.summarise(context, context.tokens(fixed, Results::Whole))
     }
 
+    /// Tells whether the conversation is taken when its older results are told in part.
+    pub fn takes_trimmed(&self, context: &Context, fixed: u64) -> bool {
+        context.tokens(fixed, Results::Trimmed) < self.tokens
+    }
+
     fn summarise(&self, context: &Context, tokens: u64) -> Measure {
         match context.cut(self.share(KEPT)) {
             Some(kept_from) => Measure::Summarise { kept_from, tokens },
@@ -80,14 +85,15 @@ pub fn request(context: &Context, kept_from: Seq, model: &str) -> Request {
         entries,
         tools: Vec::new(),
         max_tokens: Some(SUMMARY_TOKENS),
-        thinking: Thinking::Off,
+        // Not every model can be told to think otherwise than it does.
+        thinking: Thinking::Usual,
     }
 }
 
 const INSTRUCTION: &str = "\
 The conversation has become too long and will go on from a summary. Write that summary for yourself: what the user wants, in \
 their own words where they matter; what was found out (files, names, commands, errors); what was changed and how it was verified; \
-what was decided and why; what is left to do. Be complete and brief, and write nothing else.";
+what was decided and why; what is left to do. Be complete and brief, use no tool, and write nothing else.";
 
 /// What part of the window stays word by word.
 const KEPT: f64 = 0.3;
@@ -97,7 +103,7 @@ const SUMMARY_TOKENS: u32 = 4_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::context::tests::{said, user};
+    use crate::agent::context::tests::{said, used, user};
 
     #[test]
     fn nothing_is_done_before_the_threshold_and_results_are_trimmed_first() {
@@ -116,6 +122,8 @@ mod tests {
             said(&mut context, 2_000 + turn * 10, "step", None);
         }
         assert_eq!(window.measure(&context, 0), Measure::Trim);
+        context.fold(&used(3_000, context.tokens(0, Results::Trimmed), 1));
+        assert_eq!(window.measure(&context, 0), Measure::Trim, "what was counted had been trimmed");
     }
 
     #[test]
@@ -134,6 +142,7 @@ mod tests {
         assert!(matches!(&request.entries[0], Entry::User(text) if text.starts_with("aaa")));
         assert!(matches!(request.entries.last(), Some(Entry::User(text)) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
+        assert_eq!(request.thinking, Thinking::Usual);
     }
 
     #[test]
@@ -143,5 +152,7 @@ mod tests {
         context.fold(&user(1, &"a".repeat(10_000)));
         assert_eq!(window.measure(&context, 0), Measure::Trim);
         assert_eq!(window.insist(&context, 0), Measure::Trim);
+        assert!(!window.takes_trimmed(&context, 0));
+        assert!(Window { tokens: 5_000, ..window }.takes_trimmed(&context, 0));
     }
 }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{RAISE_BUDGET, TURN_CUT};
+use super::RAISE_BUDGET;
 use crate::kernel::event::{
     Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
-    Taken, Wanted,
+    TURN_CUT, Taken, Used, Wanted,
 };
 use crate::kernel::id::{CallId, MessageId, Seq};
 use crate::provider::model::{self, Entry, Outcome};
@@ -23,7 +23,7 @@ pub struct Context {
     /// What the model is saying, and since when.
     saying: String,
     saying_since: Option<Seq>,
-    /// What the model wants used when the calls before are done.
+    /// What the model wants used and was not begun, where not all of it could begin at once.
     pending: VecDeque<Wanted>,
     /// What the model should hear with the next message.
     note: Option<String>,
@@ -66,7 +66,11 @@ impl Context {
     pub fn fold(&mut self, event: &Event) {
         match &event.kind {
             EventKind::RunStarted(message) => self.hear(event.seq, &message.message, &message.text),
-            EventKind::Steered(steering) => self.hear(event.seq, &steering.message, &steering.text),
+            EventKind::Steered(steering) => {
+                // What was said into the run comes first: what the model wanted before does not count.
+                self.pending.clear();
+                self.hear(event.seq, &steering.message, &steering.text);
+            }
             EventKind::Said { text } => {
                 self.saying_since.get_or_insert(event.seq);
                 self.saying.push_str(text);
@@ -142,14 +146,14 @@ impl Context {
     pub fn tokens(&self, fixed: u64, results: Results) -> u64 {
         let newest = self.items.len().saturating_sub(UNTRIMMED);
         let size = |(at, item): (usize, &Item)| item.said.tokens(results == Results::Trimmed && at < newest);
+        let sum =
+            |from: usize| self.items.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
+        let summary = self.summary.as_ref().map_or(0, |summary| tokens_of(summary.len()));
+        let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted, results) {
-            (Some((items, tokens)), Results::Whole) => {
-                tokens + self.items.iter().enumerate().skip(items).map(size).sum::<u64>()
-            }
-            (Some(_), Results::Trimmed) | (None, _) => {
-                let summary = self.summary.as_ref().map_or(0, |summary| tokens_of(summary.len()));
-                fixed + summary + self.items.iter().enumerate().map(size).sum::<u64>()
-            }
+            // What was counted may have been told in part, and the next time it would be told whole.
+            (Some((items, tokens)), Results::Whole) => tokens.saturating_add(sum(items)).max(estimated),
+            (Some(_), Results::Trimmed) | (None, _) => estimated,
         }
     }
 
@@ -188,19 +192,17 @@ impl Context {
         let said = Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() };
         self.items.push(Item { since, said });
         self.pending = taken.pending.iter().cloned().collect();
-        let tokens = taken.used.input.saturating_add(taken.used.output);
+        let Used { input, output, estimated, .. } = taken.used;
         // A server that does not count says nothing.
-        self.counted = (tokens > 0).then_some((self.items.len(), tokens));
+        self.counted = (input > 0 && !estimated).then_some((self.items.len(), input.saturating_add(output)));
     }
 
     fn intend(&mut self, seq: Seq, intention: &Intention) {
         if intention.purpose != Purpose::Work || intention.tool == RAISE_BUDGET {
             return;
         }
-        let is_it = |next: &Wanted| next.tool == intention.tool && next.args == intention.args;
-        if self.pending.front().is_some_and(is_it) {
-            self.pending.pop_front();
-        }
+        // They are intended in their order and no other call comes between; how their arguments are kept may change.
+        self.pending.pop_front();
         let call = Call {
             id: intention.call.clone(),
             tool: intention.tool.clone(),

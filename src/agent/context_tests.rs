@@ -1,7 +1,7 @@
 //! Conversations, folded from events.
 
 use super::*;
-use crate::kernel::event::{Budget, Fault, Found, Message, Used};
+use crate::kernel::event::{Budget, Fault, Found, Message, Steering, Used};
 use crate::kernel::id::{Fingerprint, Json};
 use crate::kernel::time::Now;
 
@@ -27,13 +27,7 @@ fn a_result_stands_with_its_call_whatever_was_said_in_between() {
     context.fold(&taken(2, Vec::new()));
     context.fold(&intended(3, "c1", "read"));
     context.fold(&intended(4, "c2", "read"));
-    let steering = crate::kernel::event::Steering {
-        message: MessageId::new("s"),
-        text: "left".into(),
-        fingerprint: Fingerprint(1),
-        by: "cli".into(),
-    };
-    context.fold(&event(5, EventKind::Steered(Box::new(steering))));
+    context.fold(&steered(5, "left"));
     context.fold(&settled(6, "c2", Ending::Done, "two"));
     context.fold(&settled(7, "c1", Ending::Failed, "one"));
     let entries = context.entries(&BTreeMap::new(), Results::Whole);
@@ -82,15 +76,31 @@ fn calls_that_wait_are_taken_off_when_they_are_intended() {
     let mut context = Context::default();
     context.fold(&user(1, "go"));
     let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
-    context.fold(&taken(2, vec![wanted("write"), wanted("exec")]));
-    context.fold(&intended(3, "c0", "read"));
-    assert_eq!(context.pending().count(), 2);
-    context.fold(&intended(4, "c1", "write"));
-    assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["exec"]);
-    context.fold(&event(5, EventKind::RunRecovered { found: Found::Working }));
+    context.fold(&taken(2, vec![wanted("exec"), wanted("exec"), wanted("write")]));
+    context.fold(&intended(3, "b", RAISE_BUDGET));
+    assert_eq!(context.pending().count(), 3, "what is not the model's takes nobody's place");
+    context.fold(&intended(4, "c0", "exec"));
+    assert_eq!(context.pending().count(), 2, "of two that are alike one has begun");
+    context.fold(&intended_with(5, "c1", "exec", r#"{"command":"[redacted]"}"#));
+    assert_eq!(context.pending().map(|next| next.tool.as_str()).collect::<Vec<_>>(), ["write"]);
+    context.fold(&event(6, EventKind::RunRecovered { found: Found::Working }));
     assert_eq!(context.pending().count(), 1, "a restart does not forget them");
-    context.fold(&ended(6, RunOutcome::Denied));
+    context.fold(&ended(7, RunOutcome::Denied));
     assert_eq!(context.pending().count(), 0);
+}
+
+#[test]
+fn calls_that_wait_are_forgotten_when_something_is_said_into_the_run() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    let wanted = |tool: &str| Wanted { tool: tool.into(), args: Json::new("{}") };
+    context.fold(&taken(2, vec![wanted("write"), wanted("exec")]));
+    context.fold(&intended(3, "c1", "write"));
+    context.fold(&steered(4, "left"));
+    assert_eq!(context.pending().count(), 0);
+    context.fold(&settled(5, "c1", Ending::Done, "written"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(kinds(&entries), ["user: go", "assistant:  +1", "fine: written", "user: left"]);
 }
 
 #[test]
@@ -169,12 +179,17 @@ fn older_results_are_trimmed_and_the_newest_are_not() {
 fn what_the_server_counted_is_believed_and_the_rest_estimated() {
     let mut context = Context::default();
     context.fold(&user(1, &"x".repeat(4_000)));
-    let used = Used { input: 70, output: 7, ..Used::default() };
-    let taken = Taken { used, ..Taken::default() };
-    context.fold(&event(2, EventKind::TurnTaken(Box::new(taken))));
-    assert_eq!(context.tokens(1_000, Results::Whole), 77);
+    context.fold(&used(2, 7_000, 7));
+    assert_eq!(context.tokens(1_000, Results::Whole), 7_007);
     context.fold(&user(3, &"x".repeat(400)));
-    assert_eq!(context.tokens(1_000, Results::Whole), 77 + 108);
+    assert_eq!(context.tokens(1_000, Results::Whole), 7_007 + 108);
+    context.fold(&used(4, 20, 7));
+    assert!(context.tokens(1_000, Results::Whole) > 2_100, "less than is there was not all of it");
+    context.fold(&used(5, 0, 9_000));
+    assert!(context.tokens(1_000, Results::Whole) < 9_000, "what it wrote says nothing of what it read");
+    context.fold(&used(6, u64::MAX, u64::MAX));
+    context.fold(&user(7, "more"));
+    assert_eq!(context.tokens(1_000, Results::Whole), u64::MAX);
 }
 
 /// A message that begins a run.
@@ -185,6 +200,7 @@ pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
         criteria: Vec::new(),
         time_limit: None,
         budget: Budget::default(),
+        needs_environment: false,
         fingerprint: Fingerprint(1),
         by: "cli".into(),
     };
@@ -216,12 +232,27 @@ fn event(seq: u64, kind: EventKind) -> Event {
     Event { seq: Seq::new(seq), at: Now(seq), run: None, kind }
 }
 
+fn steered(seq: u64, text: &str) -> Event {
+    let (message, text, by) = (MessageId::new("s"), text.to_owned(), "cli".to_owned());
+    event(seq, EventKind::Steered(Box::new(Steering { message, text, fingerprint: Fingerprint(1), by })))
+}
+
 fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
     event(seq, EventKind::TurnTaken(Box::new(Taken { pending, ..Taken::default() })))
 }
 
+/// A turn with what the server counted.
+pub(in crate::agent) fn used(seq: u64, input: u64, output: u64) -> Event {
+    let used = Used { input, output, ..Used::default() };
+    event(seq, EventKind::TurnTaken(Box::new(Taken { used, ..Taken::default() })))
+}
+
 fn intended(seq: u64, call: &str, tool: &str) -> Event {
-    let (call, args) = (CallId::new(call), Json::new("{}"));
+    intended_with(seq, call, tool, "{}")
+}
+
+fn intended_with(seq: u64, call: &str, tool: &str, args: &str) -> Event {
+    let (call, args) = (CallId::new(call), Json::new(args));
     let intention = Intention { call, tool: tool.into(), args, purpose: Purpose::Work };
     event(seq, EventKind::CallIntended(Box::new(intention)))
 }

@@ -19,5 +19,3 @@ pub use taking::{Act, Taking};
 
 /// The name under which the raising of a budget stands among the calls of a run.
 pub const RAISE_BUDGET: &str = "raise_budget";
-/// The warning that says that the text before it was cut and is said again.
-pub const TURN_CUT: &str = "MODEL_TURN_CUT";

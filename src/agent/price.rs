@@ -1,5 +1,6 @@
 //! What a turn costs, where its server does not say.
 
+use crate::kernel::event::Used;
 use crate::provider::model::Usage;
 
 /// What a model costs, in millionths of a US dollar for a million tokens.
@@ -18,6 +19,28 @@ pub struct Price {
 /// Returns what a turn cost in millionths of a dollar, rounded up: what its server says, or what the price says.
 pub fn cost(usage: &Usage, price: Option<&Price>) -> Option<u64> {
     usage.cost_microusd.or_else(|| price.map(|price| price.of(usage)))
+}
+
+/// Returns what was used, estimated from what went in and came out where the server counts nothing.
+///
+/// Without that no limit on tokens or cost would hold for such a server.
+pub fn used(usage: &Usage, price: Option<&Price>, told: u64, written: usize) -> Used {
+    let estimated = usage.input == 0 && usage.output == 0;
+    let counted =
+        if estimated { Usage { input: told, output: tokens_of(written), ..*usage } } else { *usage };
+    Used {
+        input: counted.input,
+        output: counted.output,
+        cache_read: counted.cache_read,
+        cache_write: counted.cache_write,
+        cost: cost(&counted, price),
+        estimated,
+    }
+}
+
+/// Estimates the tokens of so many bytes.
+pub const fn tokens_of(bytes: usize) -> u64 {
+    bytes as u64 / 4
 }
 
 impl Price {
@@ -52,6 +75,17 @@ mod tests {
         let usage = Usage { input: 100, cost_microusd: Some(7), ..Usage::default() };
         assert_eq!(cost(&usage, Some(&PRICE)), Some(7));
         assert_eq!(cost(&Usage::default(), None), None);
+    }
+
+    #[test]
+    fn what_nobody_counts_is_estimated_and_has_its_price() {
+        let silent = used(&Usage::default(), Some(&PRICE), 1_000, 400);
+        assert_eq!((silent.input, silent.output, silent.estimated), (1_000, 100, true));
+        assert_eq!(silent.cost, Some(2_000 + 1_000));
+        let counted = used(&Usage { input: 7, ..Usage::default() }, Some(&PRICE), 1_000, 400);
+        assert_eq!((counted.input, counted.output, counted.estimated), (7, 0, false));
+        let told = Usage { cost_microusd: Some(9), ..Usage::default() };
+        assert_eq!(used(&told, None, 1_000, 400).cost, Some(9), "what the server says of the cost counts");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::kernel::effect::Finish;
 use crate::kernel::event::{Fault, Outcome};
 use crate::provider::error::{Kind, ModelError};
-use crate::provider::model::{Piece, Stop, TurnEnd, Wanted};
+use crate::provider::model::{Piece, Stop, TurnEnd, Usage, Wanted};
 
 /// A turn under way.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub struct Taking {
     /// Whether anything came of this try.
     begun: bool,
     calls: Vec<Wanted>,
+    /// How many bytes the model has written in this try.
+    written: usize,
     tries: u32,
     compacted: bool,
 }
@@ -33,8 +35,8 @@ pub enum Act {
     Use(TurnEnd, Vec<Wanted>),
     /// Keep what the turn used, and end the provider's part of the run.
     Finish(Option<TurnEnd>, Finish),
-    /// Say that the turn was cut, and ask again after a while.
-    AskAgain(ModelError, Duration),
+    /// Say that the turn was cut, keep what it used as far as that is known, and ask again after a while.
+    AskAgain(ModelError, Option<TurnEnd>, Duration),
     /// Make the conversation shorter and ask again.
     Compact,
 }
@@ -43,6 +45,7 @@ impl Taking {
     /// Takes a piece of what the model says.
     pub fn piece(&mut self, piece: Piece) -> Option<Act> {
         self.begun = true;
+        self.written = self.written.saturating_add(length(&piece));
         match piece {
             Piece::Said(text) if text.is_empty() => None,
             Piece::Said(text) => {
@@ -62,6 +65,16 @@ impl Taking {
         }
     }
 
+    /// Returns how many bytes the model has written in this try.
+    pub const fn written(&self) -> usize {
+        self.written
+    }
+
+    /// Begins another try.
+    pub const fn begin(&mut self) {
+        self.written = 0;
+    }
+
     /// Takes the end of the turn.
     pub fn end(&mut self, end: TurnEnd) -> Vec<Act> {
         let mut acts = Vec::new();
@@ -73,7 +86,7 @@ impl Taking {
         acts.push(match (&end.stop, calls.is_empty()) {
             (_, false) => Act::Use(end, calls),
             (Stop::Done | Stop::Calls, true) if spoke => Act::Finish(Some(end), success(&self.last)),
-            (Stop::Done | Stop::Calls, true) => self.again(empty(), Some(end)),
+            (Stop::Done | Stop::Calls, true) => self.again(empty(), end),
             (Stop::Length, true) => Act::Finish(Some(end), failed("MODEL_LENGTH", LENGTH)),
             (Stop::Refused, true) => Act::Finish(Some(end), failed("MODEL_REFUSED", REFUSED)),
             (Stop::Other(word), true) => {
@@ -84,8 +97,8 @@ impl Taking {
         acts
     }
 
-    /// Takes the news that the turn cannot be gone on with.
-    pub fn fail(&mut self, error: ModelError) -> Act {
+    /// Takes the news that the turn cannot be gone on with, and what is known of its end.
+    pub fn fail(&mut self, error: ModelError, end: TurnEnd) -> Act {
         self.calls.clear();
         if error.kind == Kind::ContextTooLong && !self.compacted {
             self.compacted = true;
@@ -93,20 +106,32 @@ impl Taking {
         }
         // Before anything has come, asking again was tried already.
         if std::mem::take(&mut self.begun) && error.retryable {
-            return self.again(error, None);
+            return self.again(error, end);
         }
-        Act::Finish(None, gave_up(error))
+        Act::Finish(used(end), gave_up(error))
     }
 
-    fn again(&mut self, error: ModelError, end: Option<TurnEnd>) -> Act {
+    fn again(&mut self, error: ModelError, end: TurnEnd) -> Act {
         self.begun = false;
         self.speaking = false;
         self.tries += 1;
         if self.tries > TRIES {
-            return Act::Finish(end, gave_up(error));
+            return Act::Finish(used(end), gave_up(error));
         }
         let pause = error.retry_after.unwrap_or(PAUSE * (1 << self.tries.min(6)));
-        Act::AskAgain(error, pause)
+        Act::AskAgain(error, used(end), pause)
+    }
+}
+
+/// Returns the end of a turn that came to nothing, if its server has said what it used; nothing of it goes back.
+fn used(end: TurnEnd) -> Option<TurnEnd> {
+    (end.usage != Usage::default()).then_some(TurnEnd { carry: None, ..end })
+}
+
+fn length(piece: &Piece) -> usize {
+    match piece {
+        Piece::Said(text) | Piece::Thought(text) => text.len(),
+        Piece::Call(wanted) => wanted.tool.len() + wanted.args.len(),
     }
 }
 
@@ -148,7 +173,6 @@ const SUMMARY_BYTES: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::model::Usage;
 
     #[test]
     fn a_text_is_passed_on_and_ends_the_run() {
@@ -157,7 +181,9 @@ mod tests {
         assert_eq!(taking.piece(Piece::Said("\nDone".into())), Some(Act::Say("\nDone".into())));
         assert_eq!(taking.piece(Piece::Said(".\nMore".into())), Some(Act::Say(".\nMore".into())));
         let acts = taking.end(end(Stop::Done));
-        assert_eq!(acts[0], Act::EndText);
+        assert_eq!((&acts[0], taking.written()), (&Act::EndText, "hm\nDone.\nMore".len()));
+        taking.begin();
+        assert_eq!(taking.written(), 0);
         let Act::Finish(Some(_), finish) = &acts[1] else { panic!("{acts:?}") };
         assert_eq!((finish.outcome, finish.summary.as_str()), (Outcome::Success, "Done."));
     }
@@ -177,16 +203,20 @@ mod tests {
         for tries in 1..=TRIES {
             taking.piece(Piece::Said("half a".into()));
             taking.piece(Piece::Call(wanted()));
-            let Act::AskAgain(_, pause) = taking.fail(error(Kind::Cut)) else { panic!("try {tries}") };
+            let Act::AskAgain(_, None, pause) = taking.fail(error(Kind::Cut), end(Stop::Done)) else {
+                panic!("try {tries}")
+            };
             assert_eq!(pause, PAUSE * (1 << tries));
         }
         taking.piece(Piece::Said("half".into()));
-        let Act::Finish(None, finish) = taking.fail(error(Kind::Cut)) else { panic!("it gives up") };
+        let Act::Finish(None, finish) = taking.fail(error(Kind::Cut), end(Stop::Done)) else {
+            panic!("it gives up")
+        };
         assert_eq!(finish.reason.as_deref(), Some("provider_cut"));
         assert_eq!(finish.fault.map(|fault| fault.retryable), Some(true));
         let mut taking = Taking::default();
         taking.piece(Piece::Call(wanted()));
-        taking.fail(error(Kind::Cut));
+        taking.fail(error(Kind::Cut), end(Stop::Done));
         taking.piece(Piece::Said("whole".into()));
         assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::EndText, Act::Finish(..)]));
     }
@@ -194,17 +224,17 @@ mod tests {
     #[test]
     fn what_failed_before_anything_came_is_not_tried_again_here() {
         let mut taking = Taking::default();
-        assert!(matches!(taking.fail(error(Kind::Unreachable)), Act::Finish(None, _)));
+        assert!(matches!(taking.fail(error(Kind::Unreachable), end(Stop::Done)), Act::Finish(None, _)));
         let mut taking = Taking::default();
         taking.piece(Piece::Said("x".into()));
-        assert!(matches!(taking.fail(error(Kind::Garbage)), Act::Finish(None, _)));
+        assert!(matches!(taking.fail(error(Kind::Garbage), end(Stop::Done)), Act::Finish(None, _)));
     }
 
     #[test]
     fn a_conversation_that_is_too_long_is_made_shorter_once() {
         let mut taking = Taking::default();
-        assert_eq!(taking.fail(error(Kind::ContextTooLong)), Act::Compact);
-        assert!(matches!(taking.fail(error(Kind::ContextTooLong)), Act::Finish(None, _)));
+        assert_eq!(taking.fail(error(Kind::ContextTooLong), end(Stop::Done)), Act::Compact);
+        assert!(matches!(taking.fail(error(Kind::ContextTooLong), end(Stop::Done)), Act::Finish(None, _)));
     }
 
     #[test]
@@ -224,7 +254,33 @@ mod tests {
         for _ in 0..TRIES {
             assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::AskAgain(..)]));
         }
-        assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::Finish(Some(_), _)]));
+        assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::Finish(None, _)]));
+    }
+
+    #[test]
+    fn what_a_turn_used_counts_whatever_came_of_it() {
+        let usage = Usage { input: 900, output: 1, ..Usage::default() };
+        let known = || TurnEnd { usage, carry: Some("c".into()), ..end(Stop::Done) };
+        let counted = |end: Option<TurnEnd>| end.map(|end| (end.usage, end.carry));
+        let mut taking = Taking::default();
+        taking.piece(Piece::Said("half a".into()));
+        let Act::AskAgain(_, cut, _) = taking.fail(error(Kind::Cut), known()) else {
+            panic!("it is asked again")
+        };
+        assert_eq!(counted(cut), Some((usage, None)), "its thinking goes back to nobody");
+        for _ in 1..TRIES {
+            let acts = taking.end(known());
+            let [Act::AskAgain(_, empty, _)] = &acts[..] else { panic!("{acts:?}") };
+            assert_eq!(counted(empty.clone()), Some((usage, None)));
+        }
+        let acts = taking.end(known());
+        let [Act::Finish(last, _)] = &acts[..] else { panic!("{acts:?}") };
+        assert_eq!(counted(last.clone()), Some((usage, None)));
+        taking.piece(Piece::Said("half".into()));
+        let Act::Finish(refused, _) = taking.fail(error(Kind::Garbage), known()) else {
+            panic!("it gives up")
+        };
+        assert_eq!(counted(refused), Some((usage, None)));
     }
 
     fn wanted() -> Wanted {

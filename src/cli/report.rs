@@ -12,6 +12,7 @@ use self::usage::Usage;
 use super::exit::Exit;
 use super::phrase::field;
 use crate::client::Event;
+use crate::kernel::event::TURN_CUT;
 
 /// What is known of one run.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Report {
     session: String,
     run: String,
     text: String,
+    /// Where the text begins that is not whole yet.
+    saying_from: Option<usize>,
     asked: BTreeMap<String, Asked>,
     denials: Vec<Denial>,
     usage: Usage,
@@ -88,6 +91,7 @@ impl Report {
             session: session.to_owned(),
             run: run.to_owned(),
             text: String::new(),
+            saying_from: None,
             asked: BTreeMap::new(),
             denials: Vec::new(),
             usage: Usage::default(),
@@ -112,8 +116,18 @@ impl Report {
     pub(crate) fn follow(&mut self, event: &Event) {
         match event.kind.as_str() {
             "user_message" => self.begin(event),
-            "assistant_token" => self.text.push_str(event.text("text")),
-            "assistant_done" if !self.text.is_empty() && !self.text.ends_with('\n') => self.text.push('\n'),
+            "assistant_token" => {
+                self.saying_from.get_or_insert(self.text.len());
+                self.text.push_str(event.text("text"));
+            }
+            "assistant_done" => {
+                self.saying_from = None;
+                if !self.text.is_empty() && !self.text.ends_with('\n') {
+                    self.text.push('\n');
+                }
+            }
+            "run_recovered" => self.unsay(),
+            "warning" if event.text("code") == TURN_CUT => self.unsay(),
             "approval_required" => {
                 let asked =
                     Asked { kind: event.text("kind").to_owned(), summary: event.text("summary").to_owned() };
@@ -225,6 +239,13 @@ impl Report {
         self.checks = criteria.into_iter().flatten().map(check).collect();
     }
 
+    /// Forgets a text that was cut: it is said again.
+    fn unsay(&mut self) {
+        if let Some(from) = self.saying_from.take() {
+            self.text.truncate(from);
+        }
+    }
+
     fn deny(&mut self, event: &Event) {
         let id = event.text("approvalId").to_owned();
         let Asked { kind, summary } = self.asked.get(&id).cloned().unwrap_or_default();
@@ -282,6 +303,28 @@ mod tests {
                 "denials": [{"approvalId": "a", "kind": "command", "summary": "rm", "by": "cli"}],
                 "text": "one\ntwo"})
         );
+    }
+
+    #[test]
+    fn a_text_that_was_cut_and_said_again_counts_once() {
+        for (kind, payload) in
+            [("warning", json!({"code": TURN_CUT})), ("run_recovered", json!({"found": "working"}))]
+        {
+            let mut report = Report::new("sess_1", "run_1");
+            for (kind, payload) in [
+                ("assistant_token", json!({"text": "one"})),
+                ("assistant_done", json!({"messageId": "a"})),
+                ("assistant_token", json!({"text": "half "})),
+                ("assistant_token", json!({"text": "a"})),
+                (kind, payload),
+                ("assistant_token", json!({"text": "the whole"})),
+                ("warning", json!({"code": "OTHER"})),
+                ("assistant_done", json!({"messageId": "b"})),
+            ] {
+                report.follow(&event(kind, payload));
+            }
+            assert_eq!(report.said(), "one\nthe whole");
+        }
     }
 
     #[test]

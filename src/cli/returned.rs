@@ -15,7 +15,7 @@ pub(super) fn readable(text: &str) -> String {
     let word = |name: &str| parts.get(name).and_then(Value::as_str);
     let mut lines: Vec<String> = if let Some(entries) = list("entries") {
         entries.iter().map(entry).collect()
-    } else if let Some(hits) = list("hits") {
+    } else if let Some(hits) = list("hits").or_else(|| list("paths")) {
         hits.iter().map(hit).collect()
     } else if let Some(untracked) = list("untracked") {
         let mut lines = vec![format!("on {}", word("branch").unwrap_or("no branch"))];
@@ -90,6 +90,7 @@ mod tests {
                 "a:2: x = 1\nb",
             ),
             (json!({"hits": []}), "nothing"),
+            (json!({"paths": ["src/a.rs", "b"], "truncated": true}), "src/a.rs\nb\n… and more"),
             (
                 json!({"files": [{"change": "modified", "path": "a", "insertions": 1, "deletions": 2}]}),
                 "modified a (+1 -2)",

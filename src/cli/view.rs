@@ -15,6 +15,7 @@ use super::plain::{Plain, plain, plain_line};
 use super::report::Denial;
 use super::returned::readable;
 use crate::client::Event;
+use crate::kernel::event::TURN_CUT;
 
 /// Whose messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,12 +128,18 @@ impl View {
             "approval_required" => self.question(&event.payload),
             "approval_vote" => self.verdict(event, "voted"),
             "approval_received" => self.verdict(event, "decided"),
-            "warning" => self.trouble(event, Style::Attention, "warning"),
+            "warning" => {
+                self.saying &= event.text("code") != TURN_CUT;
+                self.trouble(event, Style::Attention, "warning")
+            }
             "error" => {
                 self.error = event.text("message").to_owned();
                 self.trouble(event, Style::Bad, "error")
             }
-            "run_recovered" => self.line(Style::Attention, &recovered(event.text("found"))),
+            "run_recovered" => {
+                self.saying = false;
+                self.line(Style::Attention, &recovered(event.text("found")))
+            }
             "events_lost" => self.line(Style::Attention, &lost(&event.payload)),
             "run_complete" => self.complete(&event.payload),
             "session_snapshot" => self.snapshot(&event.payload),

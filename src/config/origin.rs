@@ -107,6 +107,7 @@ fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &Provide
         provider.headers.keys().map(|header| row(file, &key(&format!("headers.{header}")), json!("set"))),
     );
     rows.push(row(file, &key("context_window"), json!(provider.context_window)));
+    rows.push(row(file, &key("thinking"), json!(provider.thinking.word())));
     rows
 }
 

@@ -68,12 +68,21 @@ pub struct ProviderSettings {
     pub headers: BTreeMap<String, String>,
     /// How many tokens its models take in all.
     pub context_window: Option<u32>,
+    /// How much its models think before they answer.
+    pub thinking: ThinkingLevel,
 }
 
 impl ProviderSettings {
     /// Returns a provider of which nothing but its kind is known.
     pub const fn of(kind: ProviderKind) -> Self {
-        Self { kind, base_url: None, model: None, headers: BTreeMap::new(), context_window: None }
+        Self {
+            kind,
+            base_url: None,
+            model: None,
+            headers: BTreeMap::new(),
+            context_window: None,
+            thinking: ThinkingLevel::Usual,
+        }
     }
 }
 
@@ -86,6 +95,7 @@ impl fmt::Debug for ProviderSettings {
             .field("model", &self.model)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("context_window", &self.context_window)
+            .field("thinking", &self.thinking)
             .finish()
     }
 }
@@ -126,6 +136,24 @@ words! {
         OpenAi = "openai",
         /// Messages.
         Anthropic = "anthropic",
+    }
+}
+
+words! {
+    /// How much a model thinks before it answers.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    ThinkingLevel {
+        /// As it does when nothing is said about it.
+        #[default]
+        Usual = "usual",
+        /// Not at all.
+        Off = "off",
+        /// A little.
+        Low = "low",
+        /// Some.
+        Medium = "medium",
+        /// Much.
+        High = "high",
     }
 }
 
@@ -229,6 +257,9 @@ mod tests {
     fn every_word_is_read_as_what_it_was_written_for() {
         for (word, preset) in Preset::ALL {
             assert_eq!((Preset::parse(word), preset.word()), (Some(*preset), *word));
+        }
+        for (word, level) in ThinkingLevel::ALL {
+            assert_eq!((ThinkingLevel::parse(word), level.word()), (Some(*level), *word));
         }
         assert_eq!(ProviderKind::parse("OpenAI"), None);
         assert!(Preset::Strict < Preset::Standard && Preset::Standard < Preset::Trusted);

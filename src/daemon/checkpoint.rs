@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 use crate::adapter::push::encode;
 use crate::adapter::push::record::{self, RecordError};
 use crate::kernel::command::Openness;
-use crate::kernel::event::{Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport};
+use crate::kernel::event::{
+    Budget, Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport,
+};
 use crate::kernel::gate::Gate;
 use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
 use crate::kernel::ledger::{Entry, Ledger, Scope};
@@ -107,7 +109,14 @@ struct WrittenSpent {
     cost: u64,
     turns: u64,
     tokens: u64,
-    raises: u64,
+    raised: WrittenRaises,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct WrittenRaises {
+    cost: Option<u64>,
+    turns: Option<u64>,
+    tokens: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -224,6 +233,7 @@ impl WrittenRun {
             criteria: run.criteria.clone(),
             time_limit: None,
             budget: run.budget,
+            needs_environment: run.needs_environment,
             fingerprint: Fingerprint(0),
             by: String::new(),
         };
@@ -234,6 +244,7 @@ impl WrittenRun {
             reason,
             by,
         });
+        let Budget { cost, turns, tokens } = run.spent.raised;
         Some(Self {
             id: run.id.as_str().to_owned(),
             message: line(EventKind::RunStarted(Box::new(message)))?,
@@ -253,7 +264,7 @@ impl WrittenRun {
                 cost: run.spent.cost,
                 turns: run.spent.turns,
                 tokens: run.spent.tokens,
-                raises: run.spent.raises,
+                raised: WrittenRaises { cost, turns, tokens },
             },
         })
     }
@@ -286,11 +297,13 @@ impl WrittenRun {
             };
             Ok(Stopping { outcome, reason, by })
         });
-        let WrittenSpent { cost, turns, tokens, raises } = self.spent;
+        let WrittenSpent { cost, turns, tokens, raised } = self.spent;
+        let raised = Budget { cost: raised.cost, turns: raised.turns, tokens: raised.tokens };
         Ok(Run {
             id: RunId::from(self.id),
             budget: message.budget,
-            spent: Spent { cost, turns, tokens, raises },
+            needs_environment: message.needs_environment,
+            spent: Spent { cost, turns, tokens, raised },
             message: message.message,
             text: message.text,
             criteria: message.criteria,

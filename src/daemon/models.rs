@@ -1,6 +1,6 @@
 //! The models that this daemon's sessions may ask, as its owner has configured them.
 //!
-//! The configuration is looked at when a run needs it, so that a change of it counts from the next turn on. A project's own
+//! The configuration is looked at when a run begins, so that a change of it counts from the next run on. A project's own
 //! file can only make it stricter.
 
 use std::collections::BTreeMap;
@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::file::ConfigError;
 use crate::config::paths::Paths;
 use crate::config::project;
-use crate::config::settings::{ProviderSettings, Settings, Switch};
+use crate::config::settings::{ProviderSettings, RunLimits, Settings, Switch};
 use crate::config::watched::Watched;
+use crate::kernel::event::Budget;
 use crate::provider::keys::{Keyring, Keys};
 use crate::provider::limits::Limits;
 use crate::provider::registry::{CircuitReport, Models};
@@ -27,6 +28,40 @@ pub struct House {
     limits: Limits,
     current: Mutex<Option<Configured>>,
 }
+
+/// What holds for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// What its user has configured, where its project does not want less.
+    pub settings: Settings,
+    /// What its project allows at most, whatever is said for the run.
+    pub bounds: RunLimits,
+}
+
+impl Rules {
+    /// Returns what a run may use before somebody is asked: what was said for it, or else what is configured.
+    pub fn budget(&self, said: &Budget) -> Budget {
+        let (set, bounds) = (&self.settings.limits, &self.bounds);
+        let least = |said: Option<u64>, bound: Option<u64>| said.into_iter().chain(bound).min();
+        let turns = said.turns.or(set.max_turns.map(u64::from)).or(Some(TURNS));
+        Budget {
+            cost: least(said.cost.or(set.max_cost_micro_usd), bounds.max_cost_micro_usd),
+            turns: least(turns, bounds.max_turns.map(u64::from)),
+            tokens: least(said.tokens.or(set.max_tokens), bounds.max_tokens),
+        }
+    }
+
+    /// Tells whether tools may talk to other machines.
+    pub const fn network(&self) -> Network {
+        match self.settings.tools.fetch {
+            Switch::On => Network::Allowed,
+            Switch::Off => Network::Off,
+        }
+    }
+}
+
+/// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
+const TURNS: u64 = 200;
 
 /// The models of a configuration.
 type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
@@ -45,18 +80,13 @@ impl House {
     }
 
     /// Returns what holds in a workspace: its project's own files may make it stricter.
-    pub fn settings_in(&self, place: &Path) -> Result<Settings, ConfigError> {
-        let settings = (*self.watched.current()?).clone();
+    pub fn rules_in(&self, place: &Path) -> Result<Rules, ConfigError> {
+        let own = (*self.watched.current()?).clone();
         let projects = project::around(place, &self.home)?;
-        Ok(projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening())))
-    }
-
-    /// Tells whether tools may talk to other machines from a workspace; a configuration that cannot be read allows nothing.
-    pub fn network_in(&self, place: &Path) -> Network {
-        match self.settings_in(place).map(|settings| settings.tools.fetch) {
-            Ok(Switch::On) => Network::Allowed,
-            Ok(Switch::Off) | Err(_) => Network::Off,
-        }
+        let tightened = |settings| {
+            projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening()))
+        };
+        Ok(Rules { bounds: tightened(Settings::default()).limits, settings: tightened(own) })
     }
 
     /// Returns the models as they are configured; servers that are known keep their circuit breakers.
@@ -65,7 +95,10 @@ impl House {
         if let Some((_, models)) = current.as_ref().filter(|(known, _)| *known == settings.providers) {
             return Arc::clone(models);
         }
-        let models = Arc::new(Models::configured(&settings.providers, self.keys.clone(), self.limits));
+        let models = Arc::new(match current.as_ref() {
+            Some((_, before)) => before.reconfigured(&settings.providers),
+            None => Models::configured(&settings.providers, self.keys.clone(), self.limits),
+        });
         *current = Some((settings.providers.clone(), Arc::clone(&models)));
         models
     }
@@ -74,5 +107,27 @@ impl House {
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().map_or_else(Vec::new, |(_, models)| models.circuits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_for_a_run_goes_before_what_is_configured_and_never_past_its_project() {
+        let limits =
+            |turns, tokens| RunLimits { max_turns: turns, max_tokens: tokens, ..RunLimits::default() };
+        let rules = |own, bounds| Rules { settings: Settings { limits: own, ..Settings::default() }, bounds };
+        let said = Budget { turns: Some(9), tokens: Some(900), cost: None };
+        let free = rules(limits(Some(5), None), limits(None, None));
+        assert_eq!(free.budget(&said), said);
+        assert_eq!(free.budget(&Budget::default()), Budget { turns: Some(5), ..Budget::default() });
+        let bound = rules(limits(Some(3), Some(500)), limits(Some(3), Some(500)));
+        assert_eq!(bound.budget(&said), Budget { turns: Some(3), tokens: Some(500), cost: None });
+        let less = Budget { turns: Some(1), tokens: Some(100), cost: Some(1) };
+        assert_eq!(bound.budget(&less), less);
+        let nothing = rules(limits(None, None), limits(None, None));
+        assert_eq!(nothing.budget(&Budget::default()), Budget { turns: Some(TURNS), ..Budget::default() });
     }
 }

@@ -335,6 +335,8 @@ fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Enviro
         criteria: asked.criteria,
         time_limit: asked.time_limit,
         budget: asked.budget,
+        // The lane knows the environment.
+        needs_environment: false,
         fingerprint,
     };
     (prompt, asked.environment)

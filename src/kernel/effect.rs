@@ -87,6 +87,8 @@ pub struct Turn {
     pub budget: Budget,
     /// What it has used.
     pub spent: Spent,
+    /// Whether the environment of its message's sender says whom to ask: without one nobody else may be asked.
+    pub needs_environment: bool,
     /// The first event of the session that is told word by word.
     pub context_from: Seq,
     /// The newest event of the session.

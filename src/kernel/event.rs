@@ -150,6 +150,9 @@ pub enum EventKind {
     },
 }
 
+/// The code of the warning that says that the text before it was cut: it does not count, and is said again.
+pub const TURN_CUT: &str = "MODEL_TURN_CUT";
+
 /// Why events are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossCause {
@@ -195,6 +198,8 @@ pub struct Message {
     pub time_limit: Option<u64>,
     /// What the run may use before somebody is asked.
     pub budget: Budget,
+    /// Whether its sender's environment says whom to ask: without one nobody else may be asked.
+    pub needs_environment: bool,
     /// What the id stands for.
     pub fingerprint: Fingerprint,
     /// Where it came from.
@@ -221,7 +226,7 @@ pub struct Taken {
     pub used: Used,
     /// What the model wants back with its words, as it came.
     pub carry: Option<String>,
-    /// Tools that it wants used once those before them are done, in order.
+    /// Tools that it wants used, in order: all of the turn if some have to wait for others, else none.
     pub pending: Vec<Wanted>,
 }
 
@@ -238,6 +243,8 @@ pub struct Used {
     pub cache_write: u64,
     /// Money, in millionths of a US dollar, where it is known.
     pub cost: Option<u64>,
+    /// Whether the tokens are estimated, because nobody counted them.
+    pub estimated: bool,
 }
 
 /// A tool that a provider wants used.

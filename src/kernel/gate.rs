@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::command::Decide;
 use super::event::{Decision, Lasting, Question};
+use super::id::Json;
 use super::refusal::Refusal;
 
 /// An open gate.
@@ -76,6 +77,37 @@ pub const STOP: &str = "stop";
 pub const BUDGET: &str = "budget";
 /// The first choice where a budget is used up: as much again.
 pub const RAISE: &str = "raise";
+
+/// What a budget limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limited {
+    /// Money, in millionths of a US dollar.
+    Cost,
+    /// Turns of the provider.
+    Turns,
+    /// Tokens, read and written.
+    Tokens,
+}
+
+impl Limited {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cost, Self::Turns, Self::Tokens];
+
+    /// Returns the word for it in the particulars of a gate, under the key `of`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cost => "costMicroUsd",
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+        }
+    }
+
+    /// Finds which limit the particulars of a gate name.
+    pub fn named_in(details: &Json) -> Option<Self> {
+        let names = |limited: &Self| details.as_str().contains(&format!("\"of\":\"{}\"", limited.word()));
+        Self::ALL.into_iter().find(names)
+    }
+}
 
 /// Returns the choices where a budget is used up.
 pub fn budget_choices() -> Vec<String> {

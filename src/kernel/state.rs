@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use super::command::{Openness, Phase};
 use super::event::{
     Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, Lasting, LossCause,
-    Message, Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, Used, Verdict,
+    Message, Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, TURN_CUT, Used, Verdict,
 };
-use super::gate::{self, Gate};
+use super::gate::{self, Gate, Limited};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
 use super::ledger::{Entry, Ledger, Scope};
 use super::limits::Limits;
@@ -70,6 +70,8 @@ pub struct Run {
     pub budget: Budget,
     /// What it has used.
     pub spent: Spent,
+    /// Whether the environment of its message's sender says whom to ask.
+    pub needs_environment: bool,
     /// What was said into it, each with the number of steps begun by then.
     pub steers: Vec<(u32, Steering)>,
     /// How many steps have begun: texts and calls of the provider.
@@ -101,8 +103,8 @@ pub struct Spent {
     pub turns: u64,
     /// Tokens, read and written.
     pub tokens: u64,
-    /// How often somebody has allowed as much again.
-    pub raises: u64,
+    /// What of each had been used when somebody last allowed more of it: from there on it counts anew.
+    pub raised: Budget,
 }
 
 impl Spent {
@@ -110,6 +112,14 @@ impl Spent {
         self.turns += 1;
         self.cost = self.cost.saturating_add(used.cost.unwrap_or(0));
         self.tokens = self.tokens.saturating_add(used.input).saturating_add(used.output);
+    }
+
+    fn raise(&mut self, limited: Limited) {
+        match limited {
+            Limited::Cost => self.raised.cost = Some(self.cost),
+            Limited::Turns => self.raised.turns = Some(self.turns),
+            Limited::Tokens => self.raised.tokens = Some(self.tokens),
+        }
     }
 }
 
@@ -239,6 +249,7 @@ impl State {
             deadline: message.time_limit.map(|millis| event.at.after(millis)),
             budget: message.budget,
             spent: Spent::default(),
+            needs_environment: message.needs_environment,
             steers: Vec::new(),
             begun: 0,
             done: 0,
@@ -285,9 +296,10 @@ impl State {
 
     fn close_gate(&mut self, verdict: &Verdict, limits: &Limits) {
         let (Some(run), gate) = (&mut self.run, self.gates.remove(&verdict.gate)) else { return };
-        let of_budget = gate.as_ref().is_some_and(|gate| gate.question.kind == gate::BUDGET);
-        if of_budget && verdict.decision == Decision::Approve {
-            run.spent.raises += 1;
+        let of_budget = gate.as_ref().filter(|gate| gate.question.kind == gate::BUDGET);
+        let limited = of_budget.and_then(|gate| Limited::named_in(&gate.question.details));
+        if let Some(limited) = limited.filter(|_| verdict.decision == Decision::Approve) {
+            run.spent.raise(limited);
         }
         if let Some(rule) = gate.and_then(|gate| gate.question.remember) {
             match verdict.lasting {
@@ -338,6 +350,7 @@ impl State {
                 run.stopping = Some(Stopping { outcome: *outcome, reason: reason.clone(), by: by.clone() });
             }
             EventKind::RunRecovered { found: _ } => run.unsay(),
+            EventKind::Warned { code, .. } if code == TURN_CUT => run.unsay(),
             EventKind::Lost { after: _, cause } => run.torn |= *cause == LossCause::Damage,
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }

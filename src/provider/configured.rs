@@ -5,15 +5,25 @@ use std::collections::BTreeMap;
 use super::dialect::Dialect;
 use super::keys::Keys;
 use super::limits::Limits;
+use super::model::Thinking;
 use super::registry::{Models, Settings};
-use crate::config::settings::{ProviderKind, ProviderSettings};
+use crate::config::settings::{ProviderKind, ProviderSettings, ThinkingLevel};
 
 impl Models {
     /// Knows the usual providers and those that are configured.
     pub fn configured(providers: &BTreeMap<String, ProviderSettings>, keys: Keys, limits: Limits) -> Self {
-        let settings = providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider)));
-        Self::with_keys(settings.collect(), keys, limits)
+        Self::with_keys(read(providers), keys, limits)
     }
+
+    /// Knows the usual providers and those that are configured anew; servers that are known keep their circuit breakers.
+    #[must_use]
+    pub fn reconfigured(&self, providers: &BTreeMap<String, ProviderSettings>) -> Self {
+        self.with_settings(read(providers))
+    }
+}
+
+fn read(providers: &BTreeMap<String, ProviderSettings>) -> BTreeMap<String, Settings> {
+    providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider))).collect()
 }
 
 impl From<&ProviderSettings> for Settings {
@@ -28,6 +38,13 @@ impl From<&ProviderSettings> for Settings {
             headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             model: provider.model.clone(),
             context_tokens: provider.context_window,
+            thinking: match provider.thinking {
+                ThinkingLevel::Usual => Thinking::Usual,
+                ThinkingLevel::Off => Thinking::Off,
+                ThinkingLevel::Low => Thinking::Low,
+                ThinkingLevel::Medium => Thinking::Medium,
+                ThinkingLevel::High => Thinking::High,
+            },
         }
     }
 }

@@ -161,6 +161,18 @@ pub(super) fn arguments(args: &str) -> Value {
     }
 }
 
+/// Writes the name of a tool as every server takes it: a model may have made up one that its own server refuses.
+pub(super) fn tool_name(name: &str) -> String {
+    let safe = |letter: char| {
+        if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '_' }
+    };
+    let name: String = name.chars().take(NAME_LETTERS).map(safe).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// How long the name of a tool may be for the strictest of servers.
+const NAME_LETTERS: usize = 64;
+
 /// Judges what is wrong with the last, unended line of an answer: what begins well was cut.
 pub(super) fn at_the_end(error: ModelError) -> ModelError {
     let rest = error.detail.as_deref().unwrap_or_default();
@@ -172,4 +184,41 @@ pub(super) fn at_the_end(error: ModelError) -> ModelError {
 /// Makes the error of an answer that ended too early.
 pub(super) fn cut() -> ModelError {
     ModelError::new(Kind::Cut, "the server ended its answer in the middle")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::model::{Entry, Outcome, Wanted};
+    use crate::provider::samples;
+
+    #[test]
+    fn a_name_that_a_model_made_up_is_refused_by_no_server() {
+        for (name, told) in [
+            ("sandbox_exec", "sandbox_exec"),
+            ("", "unnamed"),
+            ("read file", "read_file"),
+            ("functions.réad:0", "functions_r_ad_0"),
+            (&"n".repeat(100), &"n".repeat(64)),
+        ] {
+            let mut request = samples::question("go");
+            let calls = vec![Wanted { id: "c1".into(), tool: name.into(), args: "{}".into() }];
+            request.entries.push(Entry::Assistant { carry: None, said: String::new(), calls });
+            let (id, tool) = ("c1".to_owned(), name.to_owned());
+            request.entries.push(Entry::Result { id, tool, text: "no".into(), outcome: Outcome::Failed });
+            for dialect in Dialect::ALL {
+                let body = dialect.body(&request, Habits::default());
+                let messages = &body["messages"];
+                let named = match dialect {
+                    Dialect::Ollama => &messages[1]["tool_calls"][0]["function"]["name"],
+                    Dialect::OpenAi => &messages[1]["tool_calls"][0]["function"]["name"],
+                    Dialect::Anthropic => &messages[1]["content"][0]["name"],
+                };
+                assert_eq!(named, told, "{dialect:?}");
+                if dialect == Dialect::Ollama {
+                    assert_eq!(messages[2]["tool_name"], told, "a result has the name of its call");
+                }
+            }
+        }
+    }
 }

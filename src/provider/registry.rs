@@ -16,7 +16,7 @@ use super::error::{Kind, ModelError};
 use super::http::{Pool, read_body};
 use super::keys::{AskKeyring, Found, Keyring, Keys, Source};
 use super::limits::Limits;
-use super::model::Request;
+use super::model::{Request, Thinking};
 use super::place::Place;
 use super::target::Target;
 
@@ -36,12 +36,21 @@ pub struct Settings {
     pub model: Option<String>,
     /// How large a context Ollama is to make for its model; without, it uses its own.
     pub context_tokens: Option<u32>,
+    /// How much its models are to think.
+    pub thinking: Thinking,
 }
 
 impl Settings {
     /// Sets nothing but what the server speaks.
     pub const fn new(dialect: Dialect) -> Self {
-        Self { dialect, base_url: None, headers: Vec::new(), model: None, context_tokens: None }
+        Self {
+            dialect,
+            base_url: None,
+            headers: Vec::new(),
+            model: None,
+            context_tokens: None,
+            thinking: Thinking::Usual,
+        }
     }
 }
 
@@ -54,6 +63,7 @@ impl fmt::Debug for Settings {
             .field("headers", &headers)
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
+            .field("thinking", &self.thinking)
             .finish()
     }
 }
@@ -65,8 +75,11 @@ pub struct Models {
     keys: Keys,
     limits: Limits,
     pool: Arc<Pool>,
-    circuits: Mutex<BTreeMap<(String, String), Arc<Circuit>>>,
+    circuits: Arc<Circuits>,
 }
+
+/// The breakers of all servers, by the provider and its base URL.
+type Circuits = Mutex<BTreeMap<(String, String), Arc<Circuit>>>;
 
 /// What is known of one server's circuit breaker, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,15 +118,18 @@ impl Models {
 
     /// Knows the three usual providers and those that are set, with keys from these places.
     pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
-        let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
-        let mut all = BTreeMap::from(usual);
-        all.extend(settings);
+        let pool = Arc::new(Pool::new(limits.connect));
+        Self { settings: with_usual(settings), keys, limits, pool, circuits: Arc::default() }
+    }
+
+    /// Knows other settings, and keeps the connections and the circuit breakers of servers that are known.
+    pub(super) fn with_settings(&self, settings: BTreeMap<String, Settings>) -> Self {
         Self {
-            settings: all,
-            keys,
-            limits,
-            pool: Arc::new(Pool::new(limits.connect)),
-            circuits: Mutex::new(BTreeMap::new()),
+            settings: with_usual(settings),
+            keys: self.keys.clone(),
+            limits: self.limits,
+            pool: Arc::clone(&self.pool),
+            circuits: Arc::clone(&self.circuits),
         }
     }
 
@@ -129,7 +145,8 @@ impl Models {
         let settings = self.settings(provider)?;
         let target = self.target(provider, settings, environment).await?;
         if let Some(model) = model.or(settings.model.as_deref()).filter(|model| !model.is_empty()) {
-            return Ok(Ready { target: Arc::new(target), model: model.to_owned() });
+            let thinking = settings.thinking;
+            return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking });
         }
         let known = match list(&target).await {
             Ok(models) if !models.is_empty() => format!("; it has {}", some_of(&models)),
@@ -258,6 +275,7 @@ impl Models {
 pub struct Ready {
     target: Arc<Target>,
     model: String,
+    thinking: Thinking,
 }
 
 impl Ready {
@@ -273,15 +291,30 @@ impl Ready {
         &self.model
     }
 
+    /// Returns how much the model is to think.
+    pub const fn thinking(&self) -> Thinking {
+        self.thinking
+    }
+
     /// Returns the provider's name.
     pub fn provider(&self) -> &str {
         &self.target.name
+    }
+
+    /// Returns the key that is used, for whoever is to hide it.
+    pub fn secret(&self) -> Option<&str> {
+        self.target.key.as_ref().map(|found| found.key.expose())
     }
 
     /// Returns where its server is.
     pub fn base_url(&self) -> &str {
         &self.target.place.base
     }
+}
+
+fn with_usual(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings> {
+    let usual = Dialect::ALL.map(|dialect| (dialect.name().to_owned(), Settings::new(dialect)));
+    usual.into_iter().chain(settings).collect()
 }
 
 /// Says how a provider's key is set.

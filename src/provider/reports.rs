@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
-use crate::kernel::event::{Denial, Fault, Intention, Purpose};
+use crate::kernel::event::{Denial, Fault, Intention, Purpose, Taken};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
 use crate::redact::{self, Redactor, Stream};
 
@@ -16,8 +16,8 @@ pub struct Reported {
     pub run: RunId,
     /// What it says, safe to keep.
     pub report: Report,
-    /// The arguments of a call as they are to be used, where what is kept hides a part of them.
-    pub raw_args: Option<String>,
+    /// The arguments as they are to be used where what is kept hides a part of them: of a call, or of each that waits.
+    pub raw_args: Vec<Option<String>>,
     /// What a long text holds of the room on the way, until it is taken.
     pub room: Option<OwnedSemaphorePermit>,
 }
@@ -25,7 +25,7 @@ pub struct Reported {
 impl Reported {
     /// Makes a report that is safe to keep and hides nothing.
     pub const fn new(run: RunId, report: Report) -> Self {
-        Self { run, report, raw_args: None, room: None }
+        Self { run, report, raw_args: Vec::new(), room: None }
     }
 }
 
@@ -135,6 +135,12 @@ impl Reports {
         if self.saying.is_some() { self.done_saying().await } else { Ok(()) }
     }
 
+    /// Lets go of a text that was cut; nothing of it is said any more.
+    pub async fn cut_text(&mut self) -> Result<(), Gone> {
+        self.saying = None;
+        self.done_thinking().await
+    }
+
     /// Asks for a tool to be used.
     pub async fn call(
         &self,
@@ -154,16 +160,38 @@ impl Reports {
     }
 
     async fn intend(&self, tool: &str, args: String, purpose: Purpose, before: Before) -> Result<(), Gone> {
-        let safe_args = self.redactor.json(&args);
-        let raw_args = redact::holds_marker(&safe_args).then_some(args);
-        let intention = Intention {
-            call: (self.mint.call)(),
-            tool: tool.to_owned(),
-            args: Json::new(safe_args),
-            purpose,
-        };
+        let (args, raw) = self.safe_args(args);
+        let intention = Intention { call: (self.mint.call)(), tool: tool.to_owned(), args, purpose };
         let report = Report::Call(Box::new(CallRequest { intention, before }));
+        self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.run.clone(), report) }).await
+    }
+
+    /// Says what a turn used, and what it wants used that has to wait.
+    pub async fn taken(&self, mut taken: Taken) -> Result<(), Gone> {
+        // What would be changed on its way into the journal is of no use to the server any more.
+        taken.carry = taken.carry.filter(|carry| self.redactor.text(carry) == *carry);
+        let mut raw_args = Vec::new();
+        for wanted in &mut taken.pending {
+            let (args, raw) = self.safe_args(wanted.args.as_str().to_owned());
+            wanted.args = args;
+            raw_args.push(raw);
+        }
+        let report = Report::Taken(Box::new(taken));
         self.deliver(Reported { raw_args, ..Reported::new(self.run.clone(), report) }).await
+    }
+
+    /// Makes arguments safe to keep, and returns them as they were where that hides anything.
+    fn safe_args(&self, args: String) -> (Json, Option<String>) {
+        let safe = self.redactor.json(&args);
+        let hides = redact::holds_marker(&safe);
+        (Json::new(safe), hides.then_some(args))
+    }
+
+    /// Says what a person should know; it may quote a server, and is made safe to keep.
+    pub async fn warn(&self, code: &str, message: &str, detail: Option<&str>) -> Result<(), Gone> {
+        let safe = |text: &str| self.redactor.text(text).into_owned();
+        let (code, message, detail) = (code.to_owned(), safe(message), detail.map(safe));
+        self.send(Report::Warned { code, message, detail }).await
     }
 
     /// Ends the turn; another follows.
@@ -190,6 +218,11 @@ impl Reports {
     /// Passes a report on that is safe to keep.
     pub async fn send(&self, report: Report) -> Result<(), Gone> {
         self.deliver(Reported::new(self.run.clone(), report)).await
+    }
+
+    /// Makes text safe with another redactor, which knows more.
+    pub fn hide_with(&mut self, redactor: Redactor) {
+        self.redactor = redactor;
     }
 
     /// Returns what makes text safe.

@@ -102,24 +102,28 @@ impl Gathering {
     /// Servers differ in how they say which call a part belongs to. A part with a name of its own, or a slot of its
     /// own, begins a call; any other continues one.
     pub(super) fn part(&mut self, part: Part<'_>) -> Result<(), ModelError> {
-        self.args_bytes = self.args_bytes.saturating_add(part.args.len());
-        if self.args_bytes > self.limits.args_bytes {
-            return Err(too_much("the arguments of its calls have", self.limits.args_bytes));
-        }
+        self.count_args(part.args)?;
+        let part = Part { id: excerpt(part.id, NAME_BYTES), tool: excerpt(part.tool, NAME_BYTES), ..part };
         let at = match self.continued(&part) {
             Some(at) => at,
             None => self.begin(&part)?,
         };
-        if let Some(call) = self.calls.get_mut(at) {
-            if call.id.is_empty() {
-                call.id.push_str(part.id);
-            }
-            if call.tool.is_empty() {
-                call.tool.push_str(part.tool);
-            }
-            call.args.push_str(part.args);
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        if call.id.is_empty() {
+            call.id.push_str(part.id);
         }
+        if call.tool.is_empty() {
+            call.tool.push_str(part.tool);
+        }
+        call.args.push_str(part.args);
         Ok(())
+    }
+
+    /// Counts what is carried besides text and thinking.
+    pub(super) fn carries(&mut self, text: &str) -> Result<(), ModelError> {
+        // A block costs something, also an empty one.
+        self.text_bytes = self.text_bytes.saturating_add(BLOCK_BYTES);
+        self.count_text(text)
     }
 
     /// Passes the calls on, because the model has stopped; of a turn that was too long, the one that was cut is left
@@ -195,6 +199,14 @@ impl Gathering {
         Ok(self.calls.len() - 1)
     }
 
+    fn count_args(&mut self, args: &str) -> Result<(), ModelError> {
+        self.args_bytes = self.args_bytes.saturating_add(args.len());
+        if self.args_bytes > self.limits.args_bytes {
+            return Err(too_much("the arguments of its calls have", self.limits.args_bytes));
+        }
+        Ok(())
+    }
+
     fn count_text(&mut self, text: &str) -> Result<(), ModelError> {
         self.text_bytes = self.text_bytes.saturating_add(text.len());
         if self.text_bytes > self.limits.text_bytes {
@@ -203,6 +215,19 @@ impl Gathering {
         Ok(())
     }
 }
+
+/// Returns the beginning of a name, cut where a character ends.
+fn excerpt(name: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// How long the name of a call or of a tool may be; a longer one is nobody's.
+const NAME_BYTES: usize = 256;
+/// How long a server's word for why a model stopped may be.
+pub(super) const STOP_BYTES: usize = 128;
+/// What a block of thinking counts for besides its text.
+const BLOCK_BYTES: usize = 64;
 
 fn too_much(what: &str, bytes: usize) -> ModelError {
     ModelError::new(Kind::Garbage, format!("the model does not stop: {what} more than {bytes} bytes"))
@@ -244,6 +269,21 @@ mod tests {
         turn.part(part(0, "")).unwrap();
         turn.part(part(1, "")).unwrap();
         assert_eq!(turn.part(part(2, "")).unwrap_err().kind, Kind::Garbage);
+    }
+
+    #[test]
+    fn names_and_what_is_carried_are_bounded_too() {
+        let mut turn = Gathering::new(TurnLimits::default(), "l".to_owned());
+        let long = "é".repeat(1_000);
+        turn.part(Part { slot: None, id: &long, tool: &long, args: "{" }).unwrap();
+        turn.part(Part { slot: None, id: &long, tool: &long, args: "}" }).unwrap();
+        turn.stopped(Stop::Calls);
+        let name = "é".repeat(NAME_BYTES / 2);
+        assert_eq!(taken(&mut turn), [format!("call {name} {name} {{}}")]);
+        let mut turn = Gathering::new(TurnLimits { text_bytes: 200, ..LIMITS }, "l".to_owned());
+        turn.carries("").unwrap();
+        turn.carries("").unwrap();
+        assert_eq!(turn.carries("123456789").unwrap_err().kind, Kind::Garbage);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -66,6 +67,24 @@ impl Bench {
         let (mut client, session) = self.session();
         client.prompt(&session, text);
         (client, session)
+    }
+
+    /// Puts a key into the file of keys, and returns where that is.
+    pub(crate) fn store_key(&self, speaks: Speaks, key: &str) -> PathBuf {
+        let folder = self.config().parent().expect("a folder").to_owned();
+        fs::create_dir_all(&folder).expect("a directory");
+        let keys = folder.join("keys.toml");
+        fs::write(&keys, format!("{} = \"{key}\"\n", provider(speaks))).expect("a file");
+        fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("a file of one's own");
+        keys
+    }
+
+    /// Attaches to a session from its beginning, with what the client's shell knows.
+    pub(crate) fn back(&self, session: &str) -> Client {
+        let mut client = self.daemon.connect();
+        let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": self.environment()});
+        client.get("attach_session", attach);
+        client
     }
 
     pub(crate) fn file(&self, name: &str) -> String {

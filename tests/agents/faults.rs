@@ -20,6 +20,10 @@ fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
             assert_eq!(over["outcome"], "success", "{speaks:?} {broken:?}: {over}");
             let warned = events.iter().find(|event| event["payload"]["code"] == "MODEL_TURN_CUT");
             assert!(warned.is_some(), "{speaks:?} {broken:?}: {:?}", types(&events));
+            let messages = client.get("get_session_messages", json!({"sessionId": session}));
+            assert_eq!(messages["messages"][1]["text"], "The whole.", "{speaks:?} {broken:?}: {messages}");
+            let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
+            assert_eq!(snapshot["lastAssistantText"], "The whole.", "{speaks:?} {broken:?}: {snapshot}");
             bench.server.script([Reply::says("Again.")]);
             client.run(&session, "again");
             let told = serde_json::to_string(&bench.told(2)).unwrap();
@@ -46,6 +50,11 @@ fn a_server_that_is_down_fails_the_run_and_opens_its_circuit() {
             "round {round}: {over}"
         );
     }
+    // Another setting changes nothing of that.
+    std::fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
+    std::fs::write(bench.config(), "[providers.other]\nkind = \"openai\"\n").expect("a configuration");
+    let (before, reason) = (bench.server.seen().len(), client.run(&session, "hi")["reason"].clone());
+    assert_eq!((reason, bench.server.seen().len()), (json!("provider_circuit_open"), before));
     let metrics = client.get("get_metrics", json!({}));
     let circuit = &metrics["circuits"][0];
     assert_eq!((&circuit["provider"], &circuit["state"]), (&json!("openai"), &json!("open")), "{metrics}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Reply, Speaks, Spent, say};
+use crate::model::{Fault, Reply, Speaks, Spent, cases, fault, say};
 
 #[test]
 fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
@@ -31,6 +31,77 @@ fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
     let told = serde_json::to_string(&bench.told(2)).unwrap();
     assert!(!told.contains("raise_budget"), "that is nothing of the model's: {told}");
+}
+
+#[test]
+fn a_raise_has_an_effect_and_raises_nothing_else() {
+    let bench = Bench::new();
+    let look = || wants("On.", "sandbox_read_file", json!({"path": "sum.sh"}));
+    bench.server.script([look().spends(spent(9_000)), look().spends(spent(100)), look().spends(spent(100))]);
+    bench.server.usually(Reply::says("Done.").spends(spent(10)));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTokens": 1_000, "maxTurns": 3}));
+    let mut asked = Vec::new();
+    let over = loop {
+        let event = client.event();
+        match event["type"].as_str().unwrap() {
+            "approval_required" => {
+                asked.push(event["payload"]["summary"].as_str().unwrap().to_owned());
+                client.decide(&event, "approve");
+            }
+            "run_complete" => break event,
+            _ => {}
+        }
+    };
+    assert_eq!(over["payload"]["outcome"], "success");
+    assert_eq!(
+        asked,
+        [
+            "the run has used 9001 of 1000 tokens; going on allows 1000 more",
+            "the run has taken 3 of 3 turns; going on allows 3 more"
+        ]
+    );
+}
+
+#[test]
+fn what_was_used_for_nothing_counts_too() {
+    let bench = Bench::speaking(Speaks::Anthropic);
+    bench.server.script([
+        Reply::turn([say("Half a "), fault(Fault::Cut)]).spends(spent(700)),
+        Reply::turn([]).spends(spent(600)),
+        Reply::says("Done.").spends(spent(10)),
+    ]);
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTokens": 5_000}));
+    let events = client.events_until("run_complete");
+    let used: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "usage")
+        .map(|event| event["payload"]["inputTokens"].as_u64().unwrap())
+        .collect();
+    assert_eq!(used, [700, 600, 10]);
+    bench.server.script([Reply::says("Again.")]);
+    client.run(&session, "again");
+    let told = serde_json::to_string(&bench.told(3)).unwrap();
+    assert!(told.contains("Done.") && !told.contains("Half a"), "{told}");
+}
+
+#[test]
+fn a_server_that_counts_nothing_is_limited_all_the_same() {
+    for (speaks, budget) in
+        [(Speaks::OpenAi, json!({"maxTokens": 4_000})), (Speaks::Anthropic, json!({"maxCostUsd": 0.004}))]
+    {
+        let bench = Bench::speaking(speaks);
+        configure(&bench, "[[prices]]\nmodel = \"test-model\"\ninput = 1.0\noutput = 1.0\n");
+        bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+        let (mut client, session) = bench.session();
+        limited(&mut client, &session, budget);
+        let events = client.events_until("approval_required");
+        assert_eq!(events.last().unwrap()["payload"]["kind"], "budget");
+        let used: Vec<_> = events.iter().filter(|event| event["type"] == "usage").collect();
+        assert!(used.iter().all(|event| event["payload"]["estimated"] == true), "{used:?}");
+        assert!((1..9).contains(&used.len()), "{speaks:?}: {} turns", used.len());
+    }
 }
 
 #[test]
@@ -75,19 +146,41 @@ fn a_limit_on_cost_needs_a_price_and_then_holds() {
 }
 
 #[test]
+fn a_project_s_limit_holds_whatever_is_said_for_the_run() {
+    let bench = Bench::new();
+    let file = bench.cwd().join(".push/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).expect("a directory");
+    fs::write(&file, "[limits]\nmax_turns = 1\n").expect("a file");
+    bench.server.usually(wants("On.", "sandbox_read_file", json!({"path": "sum.sh"})));
+    let (mut client, session) = bench.session();
+    limited(&mut client, &session, json!({"maxTurns": 5}));
+    let asked = client.event_of("approval_required");
+    assert_eq!(asked["payload"]["summary"], "the run has taken 1 of 1 turns; going on allows 1 more");
+}
+
+#[test]
+fn what_held_when_a_run_began_holds_until_its_end() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("One.", "sandbox_exec", json!({"command": "true"})),
+        wants("Two.", "sandbox_read_file", json!({"path": "sum.sh"})),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    configure(&bench, "[approvals]\npreset = \"trusted\"\n[limits]\nmax_turns = 1\n");
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success", "nobody is asked again");
+    bench.server.script([wants("One.", "sandbox_read_file", json!({"path": "sum.sh"}))]);
+    client.prompt(&session, "and now?");
+    assert_eq!(client.event_of("approval_required")["payload"]["kind"], "budget", "the next run has it");
+}
+
+#[test]
 fn a_conversation_that_grows_too_long_goes_on_from_a_summary() {
     let bench = Bench::new();
     let (mut client, session) = bench.session();
-    let long = "so many words ".repeat(500);
-    for round in 0..3 {
-        bench.server.script([Reply::says(&format!("answer {round}"))]);
-        assert_eq!(client.run(&session, &format!("question {round}: {long}"))["outcome"], "success");
-    }
-    // As many tokens as a fourth question of that length makes too many.
-    let asked = &bench.server.seen()[0].body;
-    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
-    let window = (fixed + 7 * long.len() / 8) * 10 / 8;
-    configure(&bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    let long = too_long_for_the_next(&bench, &mut client, &session);
     bench.server.script([Reply::turn([say("SUMMARY OF IT ALL")]), Reply::says("answer 3")]);
     client.prompt(&session, &format!("and now? {long}"));
     let events = client.events_until("run_complete");
@@ -123,6 +216,55 @@ fn a_server_that_finds_the_conversation_too_long_gets_a_shorter_one() {
         r#"{"error":{"message":"maximum context length exceeded","code":"context_length_exceeded"}}"#;
     bench.server.script([Reply::status(400, too_long), Reply::says("THE SUMMARY"), Reply::says("three")]);
     assert_eq!(client.run(&session, "third")["outcome"], "success");
+}
+
+#[test]
+fn a_summary_that_is_not_whole_is_asked_for_again_and_never_believed() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    let long = too_long_for_the_next(&bench, &mut client, &session);
+    bench.server.script([cases::gets_too_long(), Reply::says("THE WHOLE SUMMARY"), Reply::says("answer 3")]);
+    client.prompt(&session, &format!("and now? {long}"));
+    let events = client.events_until("run_complete");
+    let compacted = events.iter().find(|event| event["type"] == "context_compacted").expect("a summary");
+    assert_eq!(compacted["payload"]["summary"], "THE WHOLE SUMMARY");
+    let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert!(asked.iter().all(|seen| seen.body.get("reasoning_effort").is_none()), "few servers know it");
+    assert!(asked.iter().all(|seen| seen.body["tools"].is_array()), "calls without their tools are refused");
+}
+
+#[test]
+fn a_conversation_without_a_summary_is_trimmed_where_that_is_enough() {
+    for refused in [cases::refuses(), cases::declines()] {
+        let bench = Bench::new();
+        let (mut client, session) = bench.session();
+        let long = too_long_for_the_next(&bench, &mut client, &session);
+        let again = matches!(refused, Reply::Turn(_)).then(|| refused.clone());
+        bench.server.script([refused].into_iter().chain(again).chain([Reply::says("answer 3")]));
+        client.prompt(&session, &format!("and now? {long}"));
+        let events = client.events_until("run_complete");
+        assert_eq!(events.last().unwrap()["payload"]["summary"], "answer 3");
+        assert!(!events.iter().any(|event| event["type"] == "context_compacted"), "nothing was summarised");
+        assert!(events.iter().any(|event| event["payload"]["code"] == "SUMMARY_FAILED"));
+        let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        let last = asked.last().unwrap().body["messages"].to_string();
+        assert!(last.contains("question 0") && last.contains("and now?"), "{last}");
+    }
+}
+
+/// Makes a conversation that one more question of this length makes too long for a summary not to be wanted.
+fn too_long_for_the_next(bench: &Bench, client: &mut Client, session: &str) -> String {
+    let long = "so many words ".repeat(500);
+    for round in 0..3 {
+        bench.server.script([Reply::says(&format!("answer {round}"))]);
+        assert_eq!(client.run(session, &format!("question {round}: {long}"))["outcome"], "success");
+    }
+    // As many tokens as a fourth question of that length makes too many.
+    let asked = &bench.server.seen()[0].body;
+    let fixed = (asked["messages"][0].to_string().len() + asked["tools"].to_string().len()) / 4;
+    let window = (fixed + 7 * long.len() / 8) * 10 / 8;
+    configure(bench, &format!("[providers.openai]\nkind = \"openai\"\ncontext_window = {window}\n"));
+    long
 }
 
 fn limited(client: &mut Client, session: &str, budget: Value) {

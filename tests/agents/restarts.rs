@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, git, using, wants};
 use crate::daemon::wait_until;
-use crate::model::{Delivery, Reply, Spent, say};
+use crate::model::{Delivery, ModelServer, Reply, Speaks, Spent, say};
 
 #[test]
 fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
@@ -19,6 +19,8 @@ fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
         (&json!("success"), &json!("The whole answer."))
     );
     assert_eq!(bench.told(0), bench.told(1), "the same question");
+    let messages = client.get("get_session_messages", json!({"sessionId": session}));
+    assert_eq!(messages["messages"][1]["text"], "The whole answer.", "what was half said is not told");
 }
 
 #[test]
@@ -31,8 +33,32 @@ fn a_run_whose_key_only_the_client_knows_waits_for_a_client() {
     watcher.attach(&session, 0);
     let waits = |event: &serde_json::Value| event["payload"]["code"] == "ENVIRONMENT_MISSING";
     while !waits(&watcher.event()) {}
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
+}
+
+#[test]
+fn a_conversation_goes_to_no_other_server_after_a_restart() {
+    let mut bench = Bench::new();
+    let other = ModelServer::start();
+    other.usually(Reply::says("I am somebody else."));
+    bench.store_key(Speaks::OpenAi, "another-key-0123456789");
+    let place = other.base_url(Speaks::OpenAi);
+    fs::write(bench.config(), format!("[providers.openai]\nbase_url = \"{place}\"\n")).expect("a file");
+    let session = in_mid_sentence(&bench);
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut watcher = bench.daemon.connect();
+    watcher.attach(&session, 0);
+    while watcher.event_of("warning")["payload"]["code"] != "ENVIRONMENT_MISSING" {}
+    let mut client = bench.back(&session);
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "The whole answer.");
+    assert_eq!(other.seen().len(), 0, "nobody else was asked");
+    // Who begins without an environment is asked about where the file says, and nowhere else.
+    let mut client = bench.daemon.connect();
+    let start = json!({"cwd": bench.cwd(), "provider": "openai", "model": "test-model"});
+    let session = client.get("start_session", start)["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(client.run(&session, "hi")["summary"], "I am somebody else.");
 }
 
 #[test]
@@ -180,7 +206,7 @@ fn a_check_that_was_cut_by_a_restart_is_asked_about_and_still_decides() {
     bench.daemon.kill();
     bench.daemon.revive();
     fs::write(bench.cwd().join("go"), "").expect("a word to the check");
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     let unknown = client.event_of("approval_required");
     assert_eq!(unknown["payload"]["kind"], "unknown_step");
     client.decide(&unknown, "approve");
@@ -201,7 +227,7 @@ fn a_server_that_is_down_is_asked_again_after_a_restart_and_the_run_fails() {
     bench.daemon.kill();
     bench.daemon.revive();
     bench.server.usually(Reply::status(500, "{}"));
-    let mut client = back(&bench, &session);
+    let mut client = bench.back(&session);
     let over = client.event_of("run_complete");
     assert_eq!(
         (&over["payload"]["reason"], &over["payload"]["headless"]["exitCodeHint"]),
@@ -223,13 +249,5 @@ fn in_mid_sentence(bench: &Bench) -> String {
 fn restarted(bench: &mut Bench, session: &str) -> crate::daemon::Client {
     bench.daemon.kill();
     bench.daemon.revive();
-    back(bench, session)
-}
-
-/// Attaches again, with what the client's shell knows.
-fn back(bench: &Bench, session: &str) -> crate::daemon::Client {
-    let mut client = bench.daemon.connect();
-    let attach = json!({"sessionId": session, "lastSeenSeq": 0, "environment": bench.environment()});
-    client.get("attach_session", attach);
-    client
+    bench.back(session)
 }

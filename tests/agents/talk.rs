@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, using, wants};
+use crate::bench::{Bench, KEY, provider, using, wants};
 use crate::daemon::types;
 use crate::model::{Reply, Speaks, say, think};
 
@@ -41,6 +41,25 @@ fn what_is_said_into_a_run_reaches_the_model_at_its_next_turn() {
     assert_eq!(told.last().unwrap()["content"], "no, left", "{told:?}");
     let result = told.iter().position(|message| message["role"] == "tool").expect("a result");
     assert_eq!(result + 2, told.len(), "the result comes before it: {told:?}");
+}
+
+#[test]
+fn what_is_said_into_a_run_comes_before_calls_that_wait() {
+    let bench = Bench::new();
+    bench.server.script([
+        Reply::turn([
+            using("sandbox_exec", json!({"command": "echo one >> done"})),
+            using("sandbox_exec", json!({"command": "echo two >> done"})),
+        ]),
+        Reply::says("Only one, then."),
+    ]);
+    let (mut client, session) = bench.begin("do both");
+    let asked = client.event_of("approval_required");
+    client.get("steer", json!({"sessionId": session, "text": "not the second"}));
+    client.decide(&asked, "approve");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Only one, then.");
+    assert_eq!(bench.file("done"), "one\n");
+    assert_eq!(bench.told(1).last().unwrap()["content"], "not the second");
 }
 
 #[test]
@@ -136,6 +155,43 @@ fn a_project_says_what_agents_should_know() {
         system.contains("Always use tabs.") && system.contains(bench.cwd().to_str().unwrap()),
         "{system}"
     );
+}
+
+#[test]
+fn long_instructions_are_told_in_part_and_that_is_said() {
+    let bench = Bench::new();
+    let text = format!("Always use tabs.\n{}LAST WORD\n", "Be brief, please.\n".repeat(3_000));
+    fs::write(bench.cwd().join("AGENTS.md"), text).expect("a file");
+    bench.server.script([Reply::says("Yes.")]);
+    let (mut client, _) = bench.begin("hi");
+    client.event_of("run_complete");
+    let told = bench.told(0);
+    let system = told[0]["content"].as_str().unwrap();
+    assert!(system.contains("Always use tabs.") && !system.contains("LAST WORD"), "{system}");
+    assert!(system.ends_with("please.\n[AGENTS.md goes on; what follows its first 32768 bytes is not told]"));
+}
+
+#[test]
+fn a_model_thinks_as_much_as_its_provider_is_set_to() {
+    for (speaks, told) in [
+        (Speaks::OpenAi, json!({"reasoning_effort": "high"})),
+        (Speaks::Ollama, json!({"think": true})),
+        (Speaks::Anthropic, json!({"output_config": {"effort": "high"}})),
+    ] {
+        let bench = Bench::speaking(speaks);
+        fs::create_dir_all(bench.config().parent().unwrap()).expect("a directory");
+        let section = format!("[providers.{}]\n", provider(speaks));
+        fs::write(bench.config(), format!("{section}thinking = \"high\"\n")).expect("a configuration");
+        bench.server.script([Reply::says("Yes."), Reply::says("Yes.")]);
+        let (mut client, session) = bench.begin("hi");
+        client.event_of("run_complete");
+        fs::write(bench.config(), section).expect("a configuration");
+        client.run(&session, "and now?");
+        let asked: Vec<_> = bench.server.seen().into_iter().filter(|seen| seen.method == "POST").collect();
+        for (key, value) in told.as_object().unwrap() {
+            assert_eq!((&asked[0].body[key], asked[1].body.get(key)), (value, None), "{speaks:?}");
+        }
+    }
 }
 
 #[test]

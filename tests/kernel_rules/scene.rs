@@ -86,6 +86,7 @@ impl Scene {
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
+            needs_environment: false,
             fingerprint: Fingerprint(7),
         }
     }
@@ -150,7 +151,7 @@ impl Scene {
             kind: gate::BUDGET.into(),
             title: "t".into(),
             summary: "s".into(),
-            details: Json::new("{}"),
+            details: Json::new("{\"limit\":2,\"of\":\"turns\"}"),
             choices: gate::budget_choices(),
             needed: 1,
             remember: None,

@@ -61,12 +61,17 @@ impl Walk {
     pub(super) fn call(&mut self, purpose: Purpose) -> CallRequest {
         let call = CallId::new(format!("call-{}", self.mint()));
         let of_budget = self.random.one_in(3);
+        let details = match self.random.below(3) {
+            0 => r#"{"of":"turns"}"#,
+            1 => r#"{"of":"tokens"}"#,
+            _ => "{}",
+        };
         let ask = (purpose == Purpose::Work && self.random.one_in(2)).then(|| Ask {
             gate: GateId::new(format!("gate-{}", self.mint())),
             kind: if of_budget { gate::BUDGET } else { "exec" }.into(),
             title: "t".into(),
             summary: "s".into(),
-            details: Json::new("{}"),
+            details: Json::new(details),
             choices: if of_budget { gate::budget_choices() } else { Vec::new() },
             needed: 1 + self.random.below(2) as u32,
             remember: (!of_budget && self.random.one_in(2)).then(|| format!("rule-{}", self.random.below(5))),
@@ -94,6 +99,7 @@ impl Walk {
             criteria: vec![criterion; self.random.below(3) as usize],
             time_limit: self.random.one_in(4).then_some(40),
             budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },
+            needs_environment: self.random.one_in(2),
             fingerprint: Fingerprint(u128::from(self.random.below(2))),
         }
     }
@@ -132,7 +138,14 @@ impl Walk {
 }
 
 pub(super) fn taken(number: u64) -> Taken {
-    let used = Used { input: number, output: 1, cache_read: 2, cache_write: 3, cost: Some(number) };
+    let used = Used {
+        input: number,
+        output: 1,
+        cache_read: 2,
+        cache_write: 3,
+        cost: Some(number),
+        ..Used::default()
+    };
     let pending = vec![Wanted { tool: "t".into(), args: Json::new("{}") }];
     Taken { model: "m".into(), used, carry: Some("c".into()), pending }
 }

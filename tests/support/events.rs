@@ -204,6 +204,7 @@ impl Events {
                 cache_read: self.below(2),
                 cache_write: self.below(2),
                 cost: self.maybe(Self::wide),
+                estimated: self.below(2) == 1,
             },
             carry: self.maybe(Self::text),
             pending: (0..pending).map(|_| Wanted { tool: self.text(), args: self.object() }).collect(),
@@ -222,6 +223,7 @@ impl Events {
                 turns: self.maybe(Self::count),
                 tokens: self.maybe(Self::count),
             },
+            needs_environment: self.below(2) == 1,
             fingerprint: self.fingerprint(),
             by: self.name(),
         }

@@ -159,13 +159,13 @@ pub(crate) const SPECIFIED: &[&str] = &[
     event!("run_recovered", r#"{"found":"unknown"}"#),
     event!(
         "usage",
-        r#"{"model":"m","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"costMicroUsd":4,"carry":"c","pending":[{"toolName":"sandbox_exec","args":{}}]}"#
+        r#"{"model":"m","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"costMicroUsd":4,"estimated":true,"carry":"c","pending":[{"toolName":"sandbox_exec","args":{}}]}"#
     ),
     event!("context_compacted", r#"{"summary":"s","keptFromSeq":3,"tokensBefore":100}"#),
     session_event!("events_lost", r#"{"afterSeq":3,"untilSeq":7,"cause":"damage"}"#),
     session_event!(
         "message_queued",
-        r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001","queuedRunId":"run_2"}"#
+        r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001","needsEnvironment":true,"queuedRunId":"run_2"}"#
     ),
     session_event!("session_ended", r#"{"by":"cli"}"#),
 ];
@@ -226,6 +226,7 @@ pub(crate) const BROKEN: &[(&str, &str, &str)] = &[
     ("user_message", r#""by":"cli""#, r#""by":"cli","delivery":"steer","timeoutMs":5"#),
     ("user_message", r#""by":"cli""#, r#""by":"cli","queuedRunId":"run_2""#),
     ("user_message", r#""by":"cli""#, r#""by":"cli","acceptanceCriteria":[]"#),
+    ("user_message", r#""by":"cli""#, r#""by":"cli","needsEnvironment":false"#),
     ("message_queued", r#","queuedRunId":"run_2""#, ""),
     ("run_recovered", "unknown", "lost"),
     ("events_lost", "damage", "mice"),

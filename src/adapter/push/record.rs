@@ -20,7 +20,8 @@ use super::wire::word::{DeliveryWord, SourceWord};
 use super::wire::{Text, json};
 use crate::kernel::event::{
     Budget, CheckResult, Compaction, Criterion, Denial, Event, EventKind, Fault, Intention, Lasting, Message,
-    Opening, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
+    Opening, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, TURN_CUT, Taken, Used,
+    Verdict, Wanted,
 };
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
@@ -90,7 +91,8 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
 
 /// Gathers what was said from the events of a session, fed in order.
 ///
-/// A text of the assistant is a message once it is whole; what a run leaves unfinished is dropped with the run.
+/// A text of the assistant is a message once it is whole. One that was cut is said again, and what a run leaves unfinished
+/// is dropped with the run.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
     saying: String,
@@ -112,7 +114,11 @@ impl Transcript {
                 return None;
             }
             EventKind::SayingDone { message } => (Role::Assistant, message, std::mem::take(&mut self.saying)),
-            EventKind::RunEnded(_) | EventKind::Lost { .. } => {
+            EventKind::RunEnded(_) | EventKind::Lost { .. } | EventKind::RunRecovered { .. } => {
+                self.saying.clear();
+                return None;
+            }
+            EventKind::Warned { code, .. } if code == TURN_CUT => {
                 self.saying.clear();
                 return None;
             }
@@ -134,8 +140,7 @@ impl Transcript {
             | EventKind::GateSettled(_)
             | EventKind::Warned { .. }
             | EventKind::Failed { .. }
-            | EventKind::Stopping { .. }
-            | EventKind::RunRecovered { .. } => return None,
+            | EventKind::Stopping { .. } => return None,
         };
         let (message, run) = (message.clone(), event.run.clone());
         Some(MessageRow { seq: event.seq, at: event.at, role, message, run, text })
@@ -243,6 +248,7 @@ impl<'a> Line<'_, 'a> {
                 turns: budget.max_turns,
                 tokens: budget.max_tokens,
             }),
+            needs_environment: message.needs_environment,
             by: message.by.into_owned(),
         })
     }
@@ -388,6 +394,7 @@ fn taken(usage: Usage<'_>) -> Taken {
             cache_read: usage.cache_read_tokens,
             cache_write: usage.cache_write_tokens,
             cost: usage.cost_micro_usd,
+            estimated: usage.estimated,
         },
         carry: owned(usage.carry),
         pending: usage.pending.into_iter().map(wanted).collect(),

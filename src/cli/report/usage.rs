@@ -12,6 +12,8 @@ pub(super) struct Usage {
     models: BTreeSet<String>,
     counts: [u64; 4],
     cost: Cost,
+    /// Whether some of the tokens are estimated.
+    estimated: bool,
 }
 
 /// What it cost.
@@ -36,6 +38,7 @@ impl Usage {
             let more = event.payload.get(name).and_then(Value::as_u64).unwrap_or_default();
             *count = count.saturating_add(more);
         }
+        self.estimated |= event.payload.get("estimated").and_then(Value::as_bool).unwrap_or_default();
         let millionths = event.payload.get("costMicroUsd").and_then(Value::as_u64);
         self.cost = match (self.cost, millionths) {
             (Cost::None, Some(more)) => Cost::Known(more),
@@ -55,6 +58,9 @@ impl Usage {
         }
         if let Cost::Known(millionths) = self.cost {
             usage["costUsd"] = json!(millionths as f64 / 1e6);
+        }
+        if self.estimated {
+            usage["estimated"] = json!(true);
         }
         Some(usage)
     }
@@ -85,6 +91,9 @@ mod tests {
             after(&[json!({"inputTokens": 1, "costMicroUsd": 100_000}), json!({"inputTokens": 1})]).unwrap();
         assert_eq!((usage.get("costUsd"), &usage["inputTokens"]), (None, &json!(2)));
         assert_eq!(after(&[]), None);
+        let usage =
+            after(&[json!({"inputTokens": 1, "estimated": true}), json!({"inputTokens": 1})]).unwrap();
+        assert_eq!(usage["estimated"], true, "some of it nobody counted");
     }
 
     fn after(payloads: &[Value]) -> Option<Value> {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::config::settings::{Preset, Price, ProviderKind, RunLimits, Switch};
+use crate::config::settings::{Preset, Price, ProviderKind, RunLimits, Switch, ThinkingLevel};
 
 const EVERYTHING: &str = r#"
 provider = "openrouter"
@@ -14,6 +14,7 @@ base_url = "https://api.example.com/v1"
 model = "gpt-x"
 headers = { "X-Title" = "push" }
 context_window = 128000
+thinking = "low"
 
 [providers.openrouter]
 kind = "openai"
@@ -55,6 +56,8 @@ fn everything_can_be_said() {
     assert_eq!(openai.base_url.as_deref(), Some("https://api.example.com/v1"));
     assert_eq!((openai.model.as_deref(), openai.context_window), (Some("gpt-x"), Some(128_000)));
     assert_eq!(openai.headers["X-Title"], "push");
+    assert_eq!(openai.thinking, ThinkingLevel::Low);
+    assert_eq!(settings.providers["openrouter"].thinking, ThinkingLevel::Usual);
     assert_eq!(settings.providers["openrouter"].kind, ProviderKind::OpenAi);
     let price = |model: &str, [input, output, cache_read, cache_write]: [u64; 4]| Price {
         model: model.to_owned(),
@@ -79,7 +82,7 @@ fn everything_can_be_said() {
     };
     assert_eq!(settings.limits, limits);
     assert_eq!(settings.tools.fetch, Switch::On);
-    for (key, line) in [("provider", 2), ("providers.openai.headers.X-Title", 8), ("prices.2.model", 23)] {
+    for (key, line) in [("provider", 2), ("providers.openai.headers.X-Title", 8), ("prices.2.model", 24)] {
         assert_eq!(file.lines.get(key), Some(&line), "{key}");
     }
 }
@@ -123,6 +126,10 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
         (
             "[providers.openai]\ncontext_window = 0\n",
             "line 2: `providers.openai.context_window` must be at least 1",
+        ),
+        (
+            "[providers.openai]\nthinking = 'hard'\n",
+            "line 2: `providers.openai.thinking` must be one of \"usual\", \"off\", \"low\", \"medium\", \"high\"",
         ),
         (
             "[providers.openai.headers]\n'X Y' = 'z'\n",

@@ -7,7 +7,8 @@ use toml::Spanned;
 
 use super::{Misplaced, Mistake};
 use crate::config::settings::{
-    NO_MODEL, Preset, Price, ProviderKind, ProviderSettings, RunLimits, Settings, Switch, Tools,
+    NO_MODEL, Preset, Price, ProviderKind, ProviderSettings, RunLimits, Settings, Switch, ThinkingLevel,
+    Tools,
 };
 
 #[derive(Debug, Deserialize)]
@@ -36,6 +37,7 @@ struct WrittenProvider {
     #[serde(default)]
     headers: BTreeMap<Spanned<String>, Spanned<String>>,
     context_window: Option<Spanned<u32>>,
+    thinking: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -108,6 +110,9 @@ impl WrittenProvider {
             model: self.model.map(|model| filled(&key("model"), model)).transpose()?,
             headers: headers(&key("headers"), self.headers)?,
             context_window: context_window.transpose()?,
+            thinking: self
+                .thinking
+                .map_or(Ok(ThinkingLevel::default()), |level| thinking(&key("thinking"), level))?,
         })
     }
 }
@@ -161,6 +166,11 @@ fn kind(name: &Spanned<String>, said: Option<Spanned<String>>) -> Result<Provide
             None => Err(value(&said, &key, &one_of(ProviderKind::ALL))),
         },
     }
+}
+
+fn thinking(key: &str, said: Spanned<String>) -> Result<ThinkingLevel, Misplaced> {
+    let expected = || value(&said, key, &one_of(ThinkingLevel::ALL));
+    ThinkingLevel::parse(said.get_ref()).ok_or_else(expected)
 }
 
 fn preset(said: Spanned<String>) -> Result<Preset, Misplaced> {

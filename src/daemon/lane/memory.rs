@@ -3,10 +3,14 @@
 //! It lives as long as the lane. After a restart the environment comes again with the next client; a text that held a
 //! secret does not, and a run that needs it says so instead of running something else.
 
+mod hidden;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
+
+pub(super) use hidden::Hidden;
 
 use crate::adapter::push::decode::Environment;
 use crate::kernel::command::{Command, Prompt};
@@ -14,7 +18,8 @@ use crate::kernel::effect::{Report, Turn};
 use crate::kernel::event::{Criterion, Intention, Opening};
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
-use crate::redact::{self, Redactor};
+use crate::provider::registry;
+use crate::redact;
 
 /// What is known in this life alone.
 ///
@@ -23,22 +28,22 @@ use crate::redact::{self, Redactor};
 pub(super) struct Memory {
     /// What was brought last.
     environment: Option<Arc<Environment>>,
+    /// Who answers in this session.
+    provider: String,
     /// Where a run hears of it that waits for one; hardly any session ever has it.
     told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
     /// What the active run has, where another was brought since it began.
     of_run: Option<(RunId, Arc<Environment>)>,
-    redactor: Redactor,
-    /// The values that the redactor knows, the newest last: what one client brought stays secret when another comes.
-    secrets: Vec<String>,
+    /// What one client brought stays secret when another comes.
+    hidden: Hidden,
     /// By the run that a message begins: its name is fresh, so that no other message can take its place.
     messages: BTreeMap<RunId, Raw>,
     /// By what was said.
     steers: BTreeMap<Fingerprint, String>,
     args: BTreeMap<CallId, String>,
+    /// The arguments of the calls that waited when the last turn was taken, in their order.
+    waiting: Vec<Option<String>>,
 }
-
-/// How many secret values are known at once; an environment has a handful.
-const SECRETS: usize = 1_000;
 
 struct Raw {
     text: String,
@@ -60,6 +65,9 @@ impl Memory {
     /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
+        if let Some(opening) = &state.opening {
+            self.provider.clone_from(&opening.provider);
+        }
         // Clients send the same one with every message, and finding its secrets takes a moment.
         if self.environment.as_ref() == Some(&environment) {
             return;
@@ -67,11 +75,7 @@ impl Memory {
         let variables = environment.variables().iter();
         let brought =
             redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
-        self.secrets.retain(|known| !brought.contains(known));
-        self.secrets.extend(brought);
-        let surplus = self.secrets.len().saturating_sub(SECRETS);
-        self.secrets.drain(..surplus);
-        self.redactor = Redactor::new(self.secrets.iter().map(String::as_str));
+        self.hidden.learn(brought);
         if let Some(told) = self.told.get() {
             told.send_replace(Some(Arc::clone(&environment)));
         }
@@ -93,14 +97,18 @@ impl Memory {
         self.told.get_or_init(|| watch::Sender::new(self.environment.clone())).subscribe()
     }
 
-    pub(super) const fn redactor(&self) -> &Redactor {
-        &self.redactor
+    /// Returns what the session hides.
+    pub(super) const fn hidden(&self) -> &Hidden {
+        &self.hidden
     }
 
     /// Makes everything in a command safe to keep, and remembers what it was.
     pub(super) fn make_safe(&mut self, command: Command) -> Command {
         match command {
-            Command::Open(opening) => Command::Open(Box::new(self.safe_opening(*opening))),
+            Command::Open(opening) => {
+                self.provider.clone_from(&opening.provider);
+                Command::Open(Box::new(self.safe_opening(*opening)))
+            }
             Command::Prompt(prompt) => Command::Prompt(Box::new(self.safe_prompt(*prompt))),
             Command::Queue(prompt) => Command::Queue(Box::new(self.safe_prompt(*prompt))),
             Command::Steer(mut steer) => {
@@ -127,11 +135,32 @@ impl Memory {
         }
     }
 
-    /// Remembers the arguments of a call as they are to be used.
-    pub(super) fn keep_args(&mut self, report: &Report, raw: Option<String>) {
-        if let (Report::Call(request), Some(raw)) = (report, raw) {
-            self.args.insert(request.intention.call.clone(), raw);
+    /// Remembers the arguments of a call, or of those that wait, as they are to be used.
+    pub(super) fn keep_args(&mut self, report: &Report, mut raw: Vec<Option<String>>) {
+        match report {
+            Report::Call(request) => {
+                if let Some(raw) = raw.pop().flatten() {
+                    self.args.insert(request.intention.call.clone(), raw);
+                }
+            }
+            Report::Taken(_) => self.waiting = raw,
+            Report::Status { .. }
+            | Report::Thought(_)
+            | Report::Said(_)
+            | Report::SayingDone(_)
+            | Report::Compacted(_)
+            | Report::TurnDone
+            | Report::Warned { .. }
+            | Report::Output { .. }
+            | Report::Settled(_)
+            | Report::Finished(_)
+            | Report::Stopped { .. } => {}
         }
+    }
+
+    /// Returns the arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    pub(super) fn waiting(&self) -> &[Option<String>] {
+        &self.waiting
     }
 
     /// Forgets what belongs to no message that was taken, or to a run that is over.
@@ -139,6 +168,7 @@ impl Memory {
         let active = state.run.as_ref();
         if active.is_none() {
             self.args.clear();
+            self.waiting.clear();
         }
         self.of_run = self.of_run.take().filter(|(run, _)| active.is_some_and(|active| active.id == *run));
         self.messages.retain(|run, _| {
@@ -179,7 +209,7 @@ impl Memory {
     }
 
     fn safe(&self, text: &str) -> String {
-        self.redactor.text(text).into_owned()
+        self.hidden.redactor().text(text).into_owned()
     }
 
     fn safe_prompt(&mut self, mut prompt: Prompt) -> Prompt {
@@ -190,6 +220,7 @@ impl Memory {
             criterion.id = self.safe(&criterion.id);
             criterion.description = criterion.description.take().map(|description| self.safe(&description));
         }
+        prompt.needs_environment = self.environment_says_whom_to_ask();
         let hidden = prompt.criteria.iter().any(|criterion| redact::holds_marker(&criterion.check));
         let raw_text = std::mem::replace(&mut prompt.text, text);
         if hidden || redact::holds_marker(&prompt.text) {
@@ -198,8 +229,19 @@ impl Memory {
         prompt
     }
 
+    /// Tells whether the environment holds the key or the place of the session's provider.
+    fn environment_says_whom_to_ask(&self) -> bool {
+        let named = [registry::key_variable(&self.provider), registry::place_variable(&self.provider)];
+        let says = |environment: &Arc<Environment>| {
+            let values = named.iter().filter_map(|name| environment.variables().get(name));
+            values.into_iter().any(|value| !value.trim().is_empty())
+        };
+        self.environment.as_ref().is_some_and(says)
+    }
+
     fn safe_opening(&self, opening: Opening) -> Opening {
-        let json = |json: Option<Json>| json.map(|json| Json::new(self.redactor.json(json.as_str())));
+        let json =
+            |json: Option<Json>| json.map(|json| Json::new(self.hidden.redactor().json(json.as_str())));
         Opening {
             repo: json(opening.repo),
             metadata: json(opening.metadata),
@@ -209,7 +251,8 @@ impl Memory {
     }
 }
 
-fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
+/// Returns a text as it was before redaction, if that is known or nothing was hidden.
+pub(super) fn whole(raw: Option<&String>, kept: &str) -> Whole<String> {
     match raw {
         Some(raw) => Whole::Known(raw.clone()),
         None if redact::holds_marker(kept) => Whole::Forgotten,

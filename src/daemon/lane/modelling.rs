@@ -3,33 +3,38 @@
 //! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
 //! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+mod instructions;
+mod summary;
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
 use tokio::sync::watch;
 
 use super::conversation;
+use super::memory::{self, Hidden, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
-use crate::agent::compaction::{self, Measure, Window};
+use crate::agent::compaction::{Measure, Window};
 use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
-use crate::agent::{Act, Breach, Context, RAISE_BUDGET, TURN_CUT, Taking, grouping, policy};
-use crate::config::settings::{ProviderKind, Settings};
+use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy};
+use crate::config::file::ConfigError;
+use crate::config::settings::ProviderKind;
+use crate::daemon::models::Rules;
 use crate::daemon::world::World;
-use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Budget, Compaction, Denial, Fault, Purpose, Taken, Used, Wanted};
+use crate::kernel::effect::{Finish, Turn};
+use crate::kernel::event::{Denial, Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
-use crate::kernel::id::{Json, Seq, SessionId};
+use crate::kernel::id::{Json, SessionId};
 use crate::provider::error::{Kind, ModelError};
-use crate::provider::model::{self, Piece, Request, Thinking, ToolSpec, TurnEnd};
+use crate::provider::model::{self, Request, ToolSpec, TurnEnd};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
-use crate::sandbox::tools::{self, Bench};
+use crate::sandbox::tools::{self, Bench, FaultKind};
+use crate::transport::compact::{self, compact};
 
 /// Who is asked, and where it works.
 pub(super) struct Asking {
@@ -39,8 +44,25 @@ pub(super) struct Asking {
     pub(super) model: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
+    /// What holds for the run, once its first turn has looked.
+    pub(super) rules: Arc<OnceLock<Rules>>,
     /// Where it is heard that a client has brought its environment.
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
+    /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
+    pub(super) waiting: Vec<Option<String>>,
+    /// What the session hides.
+    pub(super) hidden: Hidden,
+}
+
+impl Asking {
+    /// Returns what holds for the run: what held when it began, and after a restart what holds then.
+    fn rules(&self) -> Result<Rules, ConfigError> {
+        if let Some(rules) = self.rules.get() {
+            return Ok(rules.clone());
+        }
+        let rules = self.world.house.rules_in(&self.place.cwd)?;
+        Ok(self.rules.get_or_init(|| rules).clone())
+    }
 }
 
 /// Takes one turn.
@@ -54,16 +76,18 @@ pub(super) async fn take_turn(asking: Asking, turn: Turn, reports: Reports) -> R
 /// Everything that a turn needs.
 struct Table {
     asking: Asking,
-    settings: Settings,
+    rules: Rules,
     context: Context,
     bench: Bench,
     reports: Reports,
+    /// How many tokens the last question has, about.
+    told: u64,
 }
 
 impl Table {
     async fn laid(asking: Asking, turn: &Turn, reports: Reports) -> Result<Self, (Finish, Reports)> {
-        let settings = match asking.world.house.settings_in(&asking.place.cwd) {
-            Ok(settings) => settings,
+        let rules = match asking.rules() {
+            Ok(rules) => rules,
             Err(error) => return Err((failed("INVALID_CONFIGURATION", error.to_string()), reports)),
         };
         let context = match conversation::read(&asking.world.journal, &asking.session, turn).await {
@@ -77,27 +101,25 @@ impl Table {
                 return Err((failed(&fault.kind, fault.message), reports));
             }
         };
-        Ok(Self { asking, settings, context, bench, reports })
+        Ok(Self { asking, rules, context, bench, reports, told: 0 })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
         if turn.checking {
             return self.reports.finish(success(self.context.last_said())).await;
         }
-        let budget = self.budget(turn);
+        let budget = self.rules.budget(&turn.budget);
         if let Some(breach) = Breach::find(&budget, &turn.spent) {
             return self.ask_for_more(&breach).await;
         }
-        let pending: Vec<Wanted> = self.context.pending().cloned().collect();
-        if !pending.is_empty() {
-            let (now, _) = grouping::split(pending);
-            self.want(now).await?;
-            return self.reports.turn_done().await;
+        if self.context.pending().next().is_some() {
+            return self.go_on_with_calls().await;
         }
-        let ready = match self.ready().await? {
+        let ready = match self.ready(turn).await? {
             Ok(ready) => ready,
             Err(error) => return self.reports.finish(gave_up(error)).await,
         };
+        self.hide_key(&ready).await;
         if budget.cost.is_some() && self.price(&ready).is_none() {
             return self.reports.finish(no_price(ready.model())).await;
         }
@@ -107,31 +129,47 @@ impl Table {
     /// Finds who is to be asked.
     ///
     /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
-    /// client brings that again.
-    async fn ready(&mut self) -> Result<Result<Ready, ModelError>, Gone> {
-        let models = self.asking.world.house.models(&self.settings);
+    /// client brings that again: what the file says is for another server, to which this conversation was not to go.
+    async fn ready(&mut self, turn: &Turn) -> Result<Result<Ready, ModelError>, Gone> {
+        let models = self.asking.world.house.models(&self.rules.settings);
         loop {
             let brought = self.asking.brought.borrow_and_update().clone();
             let environment = self.asking.place.environment.clone().or(brought);
-            let nothing = BTreeMap::new();
-            let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
-            let ready = models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
-            let waits =
-                environment.is_none() && ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
-            if !waits {
-                return Ok(ready);
-            }
-            let message = "no client has sent its environment since the daemon started, and the provider is not configured \
-                without one; the run goes on when a client attaches";
-            let (code, message) = ("ENVIRONMENT_MISSING".to_owned(), message.to_owned());
-            self.reports.send(Report::Warned { code, message, detail: None }).await?;
-            if self.asking.brought.changed().await.is_err() {
-                return Ok(ready);
-            }
+            let why = if environment.is_none() && turn.needs_environment {
+                "it said whom to ask"
+            } else {
+                let nothing = BTreeMap::new();
+                let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
+                let ready =
+                    models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
+                let configured = !ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
+                if environment.is_some() || configured {
+                    return Ok(ready);
+                }
+                "the provider is not configured without one"
+            };
+            let message = format!(
+                "no client has sent its environment since the daemon started, and {why}; the run goes on when a client attaches"
+            );
+            self.reports.warn("ENVIRONMENT_MISSING", &message, None).await?;
+            self.asking.brought.changed().await.map_err(|_| Gone)?;
             self.asking.place.environment = self.asking.brought.borrow().clone();
-            if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
-                self.bench = bench;
-            }
+            self.lay_bench_anew().await;
+        }
+    }
+
+    /// Has everything of the session hide a key that no environment brought: a model, or a tool, may show it.
+    async fn hide_key(&mut self, ready: &Ready) {
+        if let Some(key) = ready.secret().filter(|key| !self.asking.hidden.hides(key)) {
+            self.asking.hidden.learn(vec![key.to_owned()]);
+            self.lay_bench_anew().await;
+        }
+    }
+
+    async fn lay_bench_anew(&mut self) {
+        self.reports.hide_with(self.asking.hidden.redactor());
+        if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
+            self.bench = bench;
         }
     }
 
@@ -149,12 +187,20 @@ impl Table {
                 Measure::Trim => results = Results::Trimmed,
                 Measure::Summarise { kept_from, tokens } => {
                     if let Err(error) = self.summarise(ready, kept_from, tokens).await? {
-                        return self.reports.finish(gave_up(error)).await;
+                        let enough = self.window(ready).takes_trimmed(&self.context, fixed);
+                        if results == Results::Trimmed || !enough {
+                            return self.reports.finish(gave_up(error)).await;
+                        }
+                        let message = format!("{}; older results are told in part instead", error.message);
+                        self.reports.warn("SUMMARY_FAILED", &message, error.detail.as_deref()).await?;
+                        results = Results::Trimmed;
                     }
                 }
             }
             measure = Measure::None;
             request.entries = self.context.entries(&whole, results);
+            self.told = self.context.tokens(fixed, results);
+            taking.begin();
             match self.listen(ready, &request, &mut taking).await? {
                 Heard::Over => return Ok(()),
                 Heard::TooLong => measure = self.window(ready).insist(&self.context, fixed),
@@ -184,41 +230,49 @@ impl Table {
                 Ok(None) => {
                     let mut heard = Heard::Over;
                     for act in taking.end(answering.end()) {
-                        heard = self.act(act, ready).await?;
+                        heard = self.act(act, ready, taking.written()).await?;
                     }
                     return Ok(heard);
                 }
                 Err(error) => {
-                    let act = taking.fail(error);
-                    return self.act(act, ready).await;
+                    let act = taking.fail(error, answering.end());
+                    return self.act(act, ready, taking.written()).await;
                 }
             }
         }
     }
 
-    async fn act(&mut self, act: Act, ready: &Ready) -> Result<Heard, Gone> {
+    async fn act(&mut self, act: Act, ready: &Ready, written: usize) -> Result<Heard, Gone> {
         match act {
             Act::Say(text) => self.reports.say(&text).await?,
             Act::Think(text) => self.reports.think(&text).await?,
-            Act::EndText => self.reports.done_saying().await?,
+            Act::EndText => self.reports.done_speaking().await?,
             Act::Use(end, calls) => {
-                let wanted = calls.into_iter().map(|call| self.safe_wanted(call)).collect();
-                let (now, pending) = grouping::split(wanted);
-                self.taken(&end, ready, pending).await?;
-                self.want(now).await?;
+                self.reports.done_speaking().await?;
+                let calls: Vec<Wanted> = calls.into_iter().map(wanted).collect();
+                let now = grouping::together(calls.iter());
+                // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
+                let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
+                self.taken(&end, ready, written, pending).await?;
+                for call in calls.iter().take(now) {
+                    self.want(call, Whole::Known(call.args.as_str().to_owned())).await?;
+                }
                 self.reports.turn_done().await?;
             }
             Act::Finish(end, finish) => {
                 self.reports.done_speaking().await?;
                 if let Some(end) = end {
-                    self.taken(&end, ready, Vec::new()).await?;
+                    self.taken(&end, ready, written, Vec::new()).await?;
                 }
                 self.reports.finish(finish).await?;
             }
-            Act::AskAgain(error, pause) => {
-                self.reports.done_speaking().await?;
-                let (code, message) = (TURN_CUT.to_owned(), format!("{}; it is asked again", error.message));
-                self.reports.send(Report::Warned { code, message, detail: error.detail }).await?;
+            Act::AskAgain(error, end, pause) => {
+                self.reports.cut_text().await?;
+                let message = format!("{}; it is asked again", error.message);
+                self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
+                if let Some(end) = end {
+                    self.taken(&end, ready, written, Vec::new()).await?;
+                }
                 tokio::time::sleep(pause).await;
                 return Ok(Heard::Cut);
             }
@@ -227,38 +281,53 @@ impl Table {
         Ok(Heard::Over)
     }
 
-    /// Keeps what a turn used, and what it wants used later.
-    async fn taken(&self, end: &TurnEnd, ready: &Ready, pending: Vec<Wanted>) -> Result<(), Gone> {
-        let used = Used {
-            input: end.usage.input,
-            output: end.usage.output,
-            cache_read: end.usage.cache_read,
-            cache_write: end.usage.cache_write,
-            cost: price::cost(&end.usage, self.price(ready).as_ref()),
-        };
-        // What would be changed on its way into the journal is of no use to the server any more.
-        let carry = end.carry.clone().filter(|carry| self.reports.redactor().text(carry) == *carry);
-        let taken = Taken { model: ready.model().to_owned(), used, carry, pending };
-        self.reports.send(Report::Taken(Box::new(taken))).await
+    /// Keeps what a turn used in which the model wrote so many bytes, and what it wants used later.
+    async fn taken(
+        &self,
+        end: &TurnEnd,
+        ready: &Ready,
+        written: usize,
+        pending: Vec<Wanted>,
+    ) -> Result<(), Gone> {
+        let used = price::used(&end.usage, self.price(ready).as_ref(), self.told, written);
+        let (model, carry) = (ready.model().to_owned(), end.carry.clone());
+        self.reports.taken(Taken { model, used, carry, pending }).await
     }
 
-    /// Wants tools used, with the questions that come before.
-    async fn want(&self, calls: Vec<Wanted>) -> Result<(), Gone> {
-        for Wanted { tool, args } in calls {
-            let args = args.as_str().to_owned();
-            match self.question(&tool, &args).await {
-                Ok(question) => self.reports.call(&tool, args, Purpose::Work, question).await?,
-                // It must not be tried unasked: what cannot succeed now might in the next moment.
-                Err(fault) => self.reports.refuse(&tool, args, fault).await?,
-            }
+    /// Wants those of the calls used that waited and can begin now.
+    async fn go_on_with_calls(&self) -> Result<(), Gone> {
+        let left = self.context.pending().count();
+        // A turn that was taken before a restart has left nothing but what is kept.
+        let known =
+            self.asking.waiting.get(self.asking.waiting.len().saturating_sub(left)..).unwrap_or_default();
+        let now = grouping::together(self.context.pending());
+        for (at, call) in self.context.pending().take(now).enumerate() {
+            let raw = known.get(at).and_then(Option::as_ref);
+            self.want(call, memory::whole(raw, call.args.as_str())).await?;
         }
-        Ok(())
+        self.reports.turn_done().await
+    }
+
+    /// Wants a tool used, with the question that comes before.
+    async fn want(&self, call: &Wanted, args: Whole<String>) -> Result<(), Gone> {
+        let tool = call.tool.as_str();
+        let args = match args {
+            Whole::Known(args) => args,
+            Whole::Forgotten => {
+                return self.reports.refuse(tool, call.args.as_str().to_owned(), forgotten()).await;
+            }
+        };
+        match self.question(tool, &args).await {
+            Ok(question) => self.reports.call(tool, args, Purpose::Work, question).await,
+            // It must not be tried unasked: what cannot succeed now might in the next moment.
+            Err(fault) => self.reports.refuse(tool, args, fault).await,
+        }
     }
 
     /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
     async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
         let request = tools::parse(tool, args)?;
-        if !policy::asks(self.settings.approvals, request.category(), request.risk()) {
+        if !policy::asks(self.rules.settings.approvals, request.category(), request.risk()) {
             return Ok(None);
         }
         let asked = request.question(&self.bench).await?;
@@ -274,48 +343,8 @@ impl Table {
         self.reports.turn_done().await
     }
 
-    /// Has the model summarise the older part of the conversation, and goes on from there.
-    async fn summarise(
-        &mut self,
-        ready: &Ready,
-        kept_from: Seq,
-        tokens: u64,
-    ) -> Result<Result<(), ModelError>, Gone> {
-        let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
-        self.reports.send(Report::Status { source, phase, detail: Some(format!("{tokens} tokens")) }).await?;
-        let request = compaction::request(&self.context, kept_from, ready.model());
-        let mut answering = ready.ask(&request);
-        let mut summary = String::new();
-        loop {
-            match answering.next().await {
-                Ok(Some(pieces)) => summary.extend(pieces.into_iter().filter_map(said)),
-                Ok(None) => break,
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        self.taken_for_summary(&answering.end(), ready).await?;
-        if summary.trim().is_empty() {
-            let message = "the model gave no summary of the conversation".to_owned();
-            return Ok(Err(ModelError::new(Kind::Garbage, message)));
-        }
-        let summary = self.reports.redactor().text(&summary).into_owned();
-        let compaction = Compaction { summary, kept_from, tokens_before: tokens };
-        self.context.compact(&compaction);
-        self.reports.send(Report::Compacted(Box::new(compaction))).await?;
-        Ok(Ok(()))
-    }
-
-    /// A summary is paid for as well; it is no turn of the conversation.
-    async fn taken_for_summary(&self, end: &TurnEnd, ready: &Ready) -> Result<(), Gone> {
-        let end = TurnEnd { carry: None, ..end.clone() };
-        self.taken(&end, ready, Vec::new()).await
-    }
-
     async fn request(&self, ready: &Ready) -> Request {
-        let ground = self.bench.ground.clone();
-        let read = move || ground.content(Path::new(INSTRUCTIONS), INSTRUCTIONS_BYTES);
-        let instructions = tokio::task::spawn_blocking(read).await.ok().and_then(Result::ok);
-        let instructions = instructions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let instructions = instructions::read(&self.bench.ground, self.reports.redactor()).await;
         let around = Surroundings {
             cwd: &self.asking.place.cwd.to_string_lossy(),
             branch: self.asking.branch.as_deref(),
@@ -327,7 +356,7 @@ impl Table {
             entries: Vec::new(),
             tools: self.tools(),
             max_tokens: None,
-            thinking: Thinking::Usual,
+            thinking: ready.thinking(),
         }
     }
 
@@ -340,29 +369,20 @@ impl Table {
         tools::catalogue(self.bench.network).into_iter().map(spec).collect()
     }
 
-    /// What was said for this run, or else what is configured.
-    fn budget(&self, turn: &Turn) -> Budget {
-        let configured = &self.settings.limits;
-        Budget {
-            cost: turn.budget.cost.or(configured.max_cost_micro_usd),
-            turns: turn.budget.turns.or(configured.max_turns.map(u64::from)).or(Some(TURNS)),
-            tokens: turn.budget.tokens.or(configured.max_tokens),
-        }
-    }
-
     fn window(&self, ready: &Ready) -> Window {
-        let set = self.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
+        let set =
+            self.rules.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
         let usual = match self.kind(ready) {
             ProviderKind::Anthropic => 200_000,
             ProviderKind::OpenAi => 128_000,
             ProviderKind::Ollama => 32_768,
         };
-        let compact_at = f64::from(self.settings.limits.compact_at_permille) / 1_000.0;
+        let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
         Window { tokens: set.map_or(usual, u64::from), compact_at }
     }
 
     fn kind(&self, ready: &Ready) -> ProviderKind {
-        let set = self.settings.providers.get(ready.provider()).map(|provider| provider.kind);
+        let set = self.rules.settings.providers.get(ready.provider()).map(|provider| provider.kind);
         set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
     }
 
@@ -371,23 +391,26 @@ impl Table {
         if self.kind(ready) == ProviderKind::Ollama {
             return Some(Price::default());
         }
-        self.settings.price(ready.model()).map(|price| Price {
+        self.rules.settings.price(ready.model()).map(|price| Price {
             input: price.input,
             output: price.output,
             cache_read: price.cache_read,
             cache_write: price.cache_write,
         })
     }
+}
 
-    /// Makes a call safe to keep; arguments that are no object are passed on as one, so that the tool can say what is wrong.
-    fn safe_wanted(&self, call: model::Wanted) -> Wanted {
-        let args = match serde_json::from_str::<Value>(&call.args) {
-            Ok(Value::Object(_)) => call.args,
-            _ if call.args.trim().is_empty() => "{}".to_owned(),
-            _ => serde_json::json!({ "unreadable": call.args }).to_string(),
-        };
-        Wanted { tool: call.tool, args: Json::new(args) }
-    }
+/// Takes a call as a model wrote it: its arguments on one line, as whatever comes from outside.
+///
+/// What is no object is passed on as one, so that the tool can say what is wrong.
+fn wanted(call: model::Wanted) -> Wanted {
+    let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
+    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        Some(args) => args,
+        None if call.args.trim().is_empty() => "{}".to_owned(),
+        None => serde_json::json!({ "unreadable": call.args }).to_string(),
+    };
+    Wanted { tool: call.tool, args: Json::new(args) }
 }
 
 /// How an answer went.
@@ -410,11 +433,8 @@ fn fixed_tokens(request: &Request) -> u64 {
     (request.system.len() + tools) as u64 / 4
 }
 
-fn said(piece: Piece) -> Option<String> {
-    match piece {
-        Piece::Said(text) => Some(text),
-        Piece::Thought(_) | Piece::Call(_) => None,
-    }
+fn forgotten() -> Fault {
+    tools::Fault::new(FaultKind::SecretNotKept, "it held a secret, which is not kept over a restart").into()
 }
 
 fn no_price(model: &str) -> Finish {
@@ -427,10 +447,3 @@ fn no_price(model: &str) -> Finish {
 fn failed(kind: &str, message: String) -> Finish {
     Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
 }
-
-/// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
-const TURNS: u64 = 200;
-/// What a project wants agents to know.
-const INSTRUCTIONS: &str = "AGENTS.md";
-/// How much of it is told.
-const INSTRUCTIONS_BYTES: u64 = 32 * 1024;

@@ -1,7 +1,7 @@
 //! What the active run has under way: the provider's turn, tools, and all processes.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use super::modelling::{self, Asking};
 use super::place::Place;
 use crate::daemon::grants;
 use crate::daemon::mint;
+use crate::daemon::models::Rules;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
 use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
@@ -50,6 +51,8 @@ struct Active {
     run: RunId,
     tree: RunTree,
     tasks: JoinSet<Result<(), Gone>>,
+    /// What holds for the run, once its first turn has looked.
+    rules: Arc<OnceLock<Rules>>,
 }
 
 impl Work {
@@ -201,7 +204,10 @@ impl Work {
             model: opening.and_then(|opening| opening.model.clone()),
             branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
             place: self.place(run, memory, state),
+            rules: Arc::clone(&self.active(run).rules),
             brought: memory.brought(),
+            waiting: memory.waiting().to_vec(),
+            hidden: memory.hidden().clone(),
         }
     }
 
@@ -212,7 +218,7 @@ impl Work {
         let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
         let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
         Place {
-            network: if is_playbook { Network::Off } else { self.world.house.network_in(&cwd) },
+            network: if is_playbook { Network::Off } else { self.network(run, &cwd) },
             cwd,
             reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
             environment: memory.environment(run),
@@ -221,13 +227,21 @@ impl Work {
         }
     }
 
+    /// Whether the tools of a run may talk to other machines; a configuration that cannot be read allows nothing.
+    fn network(&mut self, run: &RunId, cwd: &Path) -> Network {
+        if let Some(rules) = self.active(run).rules.get() {
+            return rules.network();
+        }
+        self.world.house.rules_in(cwd).map_or(Network::Off, |rules| rules.network())
+    }
+
     fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
         let room = self.world.limits.reports;
         self.way_back.get_or_insert_with(|| mpsc::channel(room)).0.clone()
     }
 
     fn reports(&mut self, run: RunId, memory: &Memory) -> Reports {
-        Reports::new(run, self.sender(), memory.redactor().clone(), MINT)
+        Reports::new(run, self.sender(), memory.hidden().redactor(), MINT)
     }
 
     fn active(&mut self, run: &RunId) -> &mut Active {
@@ -240,6 +254,7 @@ impl Work {
             run: run.clone(),
             tree: RunTree::new(local.clone()),
             tasks: JoinSet::new(),
+            rules: Arc::default(),
         })
     }
 
@@ -253,7 +268,7 @@ impl Work {
         if self.closed {
             return;
         }
-        let reported = Reported { run: run.clone(), report: broken, raw_args: None, room: None };
+        let reported = Reported::new(run.clone(), broken);
         let if_broken = IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) };
         let task = async move {
             let _if_broken = if_broken;

@@ -186,6 +186,8 @@ impl Session {
 }
 
 fn message(prompt: Prompt, caller: &Caller) -> Message {
-    let Prompt { run: _, message, text, criteria, time_limit, budget, fingerprint } = prompt;
-    Message { message, text, criteria, time_limit, budget, fingerprint, by: caller.source.clone() }
+    let Prompt { run: _, message, text, criteria, time_limit, budget, needs_environment, fingerprint } =
+        prompt;
+    let by = caller.source.clone();
+    Message { message, text, criteria, time_limit, budget, needs_environment, fingerprint, by }
 }

@@ -276,6 +276,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         checking: !run.checks.is_empty(),
         budget: run.budget,
         spent: run.spent,
+        needs_environment: run.needs_environment,
         context_from: state.context_from,
         last_seq: state.last_seq,
         granted: state.granted.iter().chain(&run.granted).cloned().collect(),

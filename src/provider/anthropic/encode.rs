@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::dialect::arguments;
+use crate::provider::dialect::{arguments, tool_name};
 use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted};
 
 /// Writes the body of a request.
@@ -111,7 +111,7 @@ fn assistant(carry: Option<&str>, said: &str, calls: &[Wanted]) -> Vec<Value> {
     let mut blocks = carry.and_then(super::read::blocks_of).unwrap_or_default();
     blocks.extend(text_block(said));
     blocks.extend(calls.iter().map(|call| {
-        json!({ "type": "tool_use", "id": safe_id(&call.id), "name": call.tool, "input": arguments(&call.args) })
+        json!({ "type": "tool_use", "id": safe_id(&call.id), "name": tool_name(&call.tool), "input": arguments(&call.args) })
     }));
     blocks
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::provider::complaint::Complaint;
 use crate::provider::dialect::{at_the_end, cut};
-use crate::provider::error::ModelError;
+use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::Events;
 use crate::provider::model::{Piece, Stop, TurnEnd};
-use crate::provider::turn::{Gathering, Part};
+use crate::provider::turn::{Gathering, Part, STOP_BYTES};
 
 /// An answer that is being read.
 #[derive(Debug)]
@@ -172,11 +172,14 @@ impl State {
                 let text = block.thinking.unwrap_or_default();
                 self.turn.thought(&text)?;
                 let signature = block.signature.unwrap_or_default();
+                self.turn.carries(&signature)?;
                 self.thoughts.push(Thought::Signed { block: index, text, signature });
                 Ok(())
             }
             "redacted_thinking" => {
-                self.thoughts.push(Thought::Hidden { data: block.data.unwrap_or_default() });
+                let data = block.data.unwrap_or_default();
+                self.turn.carries(&data)?;
+                self.thoughts.push(Thought::Hidden { data });
                 Ok(())
             }
             "tool_use" => self.turn.part(Part {
@@ -198,6 +201,9 @@ impl State {
         }
         if let Some(more) = &delta.thinking {
             self.turn.thought(more)?;
+        }
+        if let Some(more) = &delta.signature {
+            self.turn.carries(more)?;
         }
         if let Some(Thought::Signed { block, text, signature }) = self.thoughts.last_mut()
             && *block == index
@@ -231,7 +237,7 @@ fn stop(reason: &str) -> Stop {
         "tool_use" => Stop::Calls,
         "max_tokens" | "model_context_window_exceeded" => Stop::Length,
         "refusal" => Stop::Refused,
-        _ => Stop::Other(reason.to_owned()),
+        _ => Stop::Other(excerpt(reason, STOP_BYTES)),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::blocks_of;
 use crate::provider::dialect::Dialect::Anthropic;
+use crate::provider::dialect::Reader;
 use crate::provider::error::Kind;
+use crate::provider::limits::TurnLimits;
 use crate::provider::model::{Stop, Usage};
 use crate::provider::samples::{call, read_in_every_cut, read_whole, said, thought};
 
@@ -124,5 +126,23 @@ fn what_is_no_answer_is_an_error() {
         ("<html>\n", Kind::Garbage),
     ] {
         assert_eq!(read_in_every_cut(Anthropic, text.as_bytes()).unwrap_err().kind, kind, "{text}");
+    }
+}
+
+#[test]
+fn whatever_is_to_be_given_back_is_bounded() {
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}"#;
+    for more in [
+        start,
+        r#"{"type":"content_block_delta","index":0,"delta":{"signature":"ssssssssssssssssssssssss"}}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"dddddddddddd"}}"#,
+    ] {
+        let limits = TurnLimits { text_bytes: 4_096, ..TurnLimits::default() };
+        let mut reader = Reader::new(Anthropic, limits, "t");
+        let mut out = Vec::new();
+        reader.feed(format!("data: {start}\n\n").as_bytes(), &mut out).unwrap();
+        let event = format!("data: {more}\n\n");
+        let refused = (0..1_000).find_map(|_| reader.feed(event.as_bytes(), &mut out).err());
+        assert_eq!(refused.map(|error| error.kind), Some(Kind::Garbage), "{more}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::dialect::{Habits, arguments};
+use crate::provider::dialect::{Habits, arguments, tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
 
 /// Writes the body of a request.
@@ -42,13 +42,13 @@ fn message(entry: &Entry) -> Value {
             message
         }
         Entry::Result { id, tool, text, outcome: _ } => {
-            json!({ "role": "tool", "tool_name": tool, "tool_call_id": id, "content": text })
+            json!({ "role": "tool", "tool_name": tool_name(tool), "tool_call_id": id, "content": text })
         }
     }
 }
 
 fn call(call: &Wanted) -> Value {
-    json!({ "id": call.id, "function": { "name": call.tool, "arguments": arguments(&call.args) } })
+    json!({ "id": call.id, "function": { "name": tool_name(&call.tool), "arguments": arguments(&call.args) } })
 }
 
 fn tool(tool: &ToolSpec) -> Value {

@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 
 use crate::provider::complaint::Complaint;
 use crate::provider::dialect::{at_the_end, cut};
-use crate::provider::error::ModelError;
+use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::Lines;
 use crate::provider::model::{Piece, Stop, TurnEnd};
-use crate::provider::turn::Gathering;
+use crate::provider::turn::{Gathering, STOP_BYTES};
 
 /// An answer that is being read.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ fn stop(word: &str) -> Stop {
     match word {
         "stop" => Stop::Done,
         "length" => Stop::Length,
-        _ => Stop::Other(word.to_owned()),
+        _ => Stop::Other(excerpt(word, STOP_BYTES)),
     }
 }
 

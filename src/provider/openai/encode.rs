@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::dialect::{Habits, TokenLimit};
+use crate::provider::dialect::{Habits, TokenLimit, tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
 
 /// Writes the body of a request.
@@ -72,7 +72,7 @@ fn call(call: &Wanted) -> Value {
     json!({
         "id": call.id,
         "type": "function",
-        "function": { "name": call.tool, "arguments": call.args },
+        "function": { "name": tool_name(&call.tool), "arguments": call.args },
     })
 }
 

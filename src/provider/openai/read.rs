@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 
 use crate::provider::complaint::Complaint;
 use crate::provider::dialect::{at_the_end, cut};
-use crate::provider::error::ModelError;
+use crate::provider::error::{ModelError, excerpt};
 use crate::provider::limits::TurnLimits;
 use crate::provider::lines::Events;
 use crate::provider::model::{Piece, Stop, TurnEnd};
-use crate::provider::turn::{Gathering, Part};
+use crate::provider::turn::{Gathering, Part, STOP_BYTES};
 
 /// An answer that is being read.
 #[derive(Debug)]
@@ -255,7 +255,7 @@ fn stop(reason: &str) -> Stop {
         "tool_calls" | "function_call" => Stop::Calls,
         "length" => Stop::Length,
         "content_filter" => Stop::Refused,
-        _ => Stop::Other(reason.to_owned()),
+        _ => Stop::Other(excerpt(reason, STOP_BYTES)),
     }
 }
 

@@ -245,6 +245,7 @@ mod tests {
             last,
             checking: false,
             budget: Budget::default(),
+            needs_environment: false,
             spent: Spent::default(),
             context_from: Seq::ZERO,
             last_seq: Seq::ZERO,

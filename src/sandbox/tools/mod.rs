@@ -7,6 +7,7 @@
 //! A result is one bounded text: plain where it is text (a file, a difference, what a command printed), compact JSON
 //! where it has parts (a listing, hits, a status). What goes wrong is a [`Fault`] of a closed kind.
 
+mod armour;
 mod bench;
 mod binding;
 mod commit;

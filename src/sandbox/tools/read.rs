@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::armour::{REACH, safe_after};
 use super::bench::{Site, floor};
 use super::fault::{Fault, FaultKind};
 use crate::sandbox::ground::GroundError;
@@ -62,6 +63,8 @@ struct Lines {
     /// The line that the next byte belongs to.
     at: u64,
     inside_line: bool,
+    /// The end of what stands before the first line.
+    before: Vec<u8>,
     kept: Vec<u8>,
     /// Whether everything that was wanted has been kept.
     whole: bool,
@@ -69,18 +72,37 @@ struct Lines {
 
 impl Lines {
     const fn new(first: u64, last: u64, room: usize) -> Self {
-        Self { first, last, room, at: 1, inside_line: false, kept: Vec::new(), whole: true }
+        Self {
+            first,
+            last,
+            room,
+            at: 1,
+            inside_line: false,
+            before: Vec::new(),
+            kept: Vec::new(),
+            whole: true,
+        }
     }
 
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if (self.first..=self.last).contains(&self.at) {
+            if self.at < self.first {
+                self.pass(piece);
+            } else if self.at <= self.last {
                 let fitting = piece.len().min((self.room + EDGE).saturating_sub(self.kept.len()));
                 self.kept.extend_from_slice(&piece[..fitting]);
                 self.whole &= fitting == piece.len();
             }
             self.inside_line = !piece.ends_with(b"\n");
             self.at += u64::from(!self.inside_line);
+        }
+    }
+
+    /// Takes note of what is not wanted.
+    fn pass(&mut self, piece: &[u8]) {
+        self.before.extend_from_slice(piece);
+        if self.before.len() > 2 * REACH {
+            self.before.drain(..self.before.len() - REACH);
         }
     }
 
@@ -100,7 +122,7 @@ impl Lines {
         }
         let lines = memchr::memchr_iter(b'\n', &self.kept).count() as u64;
         let begun = u64::from(!self.kept.is_empty() && !self.kept.ends_with(b"\n"));
-        let mut text = (site.safe)(&String::from_utf8_lossy(&self.kept));
+        let mut text = safe_after(&self.before, &String::from_utf8_lossy(&self.kept), &site.safe);
         if cut_line {
             text.truncate(floor(&text, self.room));
             let head = format!("[line {} is long: its first {} bytes", self.first, text.len());

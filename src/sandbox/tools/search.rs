@@ -3,8 +3,9 @@
 //! The walk finds names; each file is then opened from the ground, so that nothing outside is shown even when
 //! directories are exchanged for links meanwhile.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read, Take};
+use std::io::{self, Read, Seek, SeekFrom, Take};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::armour;
 use super::bench::{Items, Site, floor};
 use super::fault::{Fault, FaultKind};
 
@@ -164,12 +166,16 @@ impl Hunt<'_> {
             .heap_limit(Some(LINE_MAX))
             .line_number(true)
             .build();
+        let armoured = Cell::new(false);
         let file = Watched {
             file: file.take(self.site.limits.scan_bytes),
             site: self.site,
             deadline: self.deadline,
+            armoured: &armoured,
+            end: Vec::new(),
         };
-        let mut finds = Finds { path, site: self.site, items: &mut self.items, going: Going::On };
+        let (items, going) = (&mut self.items, Going::On);
+        let mut finds = Finds { path, site: self.site, items, going, armoured: &armoured };
         // A file that cannot be read to its end has shown what it had.
         let _rest = searcher.search_reader(matcher, file, &mut finds);
         finds.going
@@ -186,6 +192,24 @@ struct Watched<'a> {
     file: Take<File>,
     site: &'a Site,
     deadline: Instant,
+    /// Whether a private key has come by.
+    armoured: &'a Cell<bool>,
+    /// The end of what was read before.
+    end: Vec<u8>,
+}
+
+impl Watched<'_> {
+    fn look_for_keys(&mut self, read: &[u8]) {
+        let head = read.get(..armour::MARK.len().min(read.len())).unwrap_or_default();
+        self.end.extend_from_slice(head);
+        let found = |bytes: &[u8]| memchr::memmem::find(bytes, armour::MARK).is_some();
+        if found(&self.end) || found(read) {
+            self.armoured.set(true);
+        }
+        if read.len() >= armour::MARK.len() {
+            self.end = read[read.len() - armour::MARK.len()..].to_vec();
+        }
+    }
 }
 
 impl Read for Watched<'_> {
@@ -193,7 +217,11 @@ impl Read for Watched<'_> {
         if self.site.is_stopped() || Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.file.read(buffer)
+        let length = self.file.read(buffer)?;
+        if !self.armoured.get() {
+            self.look_for_keys(buffer.get(..length).unwrap_or_default());
+        }
+        Ok(length)
     }
 }
 
@@ -203,6 +231,20 @@ struct Finds<'a> {
     site: &'a Site,
     items: &'a mut Items,
     going: Going,
+    /// Whether a private key has come by: what is read is ahead of what is found.
+    armoured: &'a Cell<bool>,
+}
+
+impl Finds<'_> {
+    /// Returns what stands before a place of the file, as far as a private key may reach.
+    fn before(&self, place: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.site.ground.file(self.path).map_err(io::Error::other)?;
+        let from = place.saturating_sub(armour::REACH as u64);
+        file.seek(SeekFrom::Start(from))?;
+        let mut before = Vec::new();
+        file.take(place - from).read_to_end(&mut before)?;
+        Ok(before)
+    }
 }
 
 impl Sink for Finds<'_> {
@@ -210,7 +252,10 @@ impl Sink for Finds<'_> {
 
     fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         let line = String::from_utf8_lossy(found.bytes());
-        let mut text = (self.site.safe)(line.trim_end_matches(['\n', '\r']));
+        let line = line.trim_end_matches(['\n', '\r']);
+        let before =
+            if self.armoured.get() { self.before(found.absolute_byte_offset())? } else { Vec::new() };
+        let mut text = armour::safe_after(&before, line, &self.site.safe);
         let cut = floor(&text, self.site.limits.hit_bytes);
         if cut < text.len() {
             text.truncate(cut);

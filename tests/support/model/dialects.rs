@@ -80,15 +80,25 @@ fn ollama(step: &Step) -> Out {
         Step::Say(text) => json!({ "role": "assistant", "content": text }),
         Step::Think(text) => json!({ "role": "assistant", "content": "", "thinking": text }),
         Step::Call { id, tool, args, .. } => {
-            let arguments: Value = serde_json::from_str(args).unwrap_or_else(|_| args.as_str().into());
-            let call = json!({ "id": id, "function": { "name": tool, "arguments": arguments } });
-            json!({ "role": "assistant", "content": "", "tool_calls": [call] })
+            return ollama_call(id, tool, args);
         }
         Step::Fault(fault) => return Out::Fault(fault.clone()),
     };
     line(
         &json!({ "model": "test-model", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false }),
     )
+}
+
+/// A call with its arguments as they are, but for line feeds: they would end its line.
+fn ollama_call(id: &str, tool: &str, args: &str) -> Out {
+    let arguments = match serde_json::from_str::<Value>(args) {
+        Ok(_) => args.replace('\n', "\r"),
+        Err(_) => Value::from(args).to_string(),
+    };
+    let call = json!({ "id": id, "function": { "name": tool, "arguments": "ARGUMENTS" } });
+    let message = json!({ "role": "assistant", "content": "", "tool_calls": [call] });
+    let line = json!({ "model": "test-model", "message": message, "done": false }).to_string();
+    Out::Event(format!("{}\n", line.replace("\"ARGUMENTS\"", &arguments)).into_bytes())
 }
 
 fn openai(index: usize, step: &Step) -> Vec<Out> {

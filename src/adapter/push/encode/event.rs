@@ -12,7 +12,7 @@ use crate::adapter::push::wire::event::{
     ToolCall, ToolResult, Usage, UserMessage, WantedItem, Warning,
 };
 use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
-use crate::adapter::push::wire::{Raw, raw, some_text, text};
+use crate::adapter::push::wire::{Raw, raw, some_text, text, whole_line};
 use crate::kernel::event::{
     Budget, Compaction, Criterion, Decision, Denial, Ending, EventKind, Intention, Lasting, Message, Opening,
     OutputStream, Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
@@ -116,9 +116,10 @@ pub(super) fn details(question: &Question) -> Raw<'_> {
     merged.extend_from_slice(format!("\"{name}\":").as_bytes());
     json::value(&mut merged, &words);
     merged.push(b'}');
-    match serde_json::from_slice::<Box<RawValue>>(&merged) {
-        Ok(merged) => Cow::Owned(merged),
-        Err(_) => Cow::Borrowed(RawValue::NULL),
+    let merged = String::from_utf8(merged).unwrap_or_default();
+    match whole_line(&merged) {
+        Some(merged) => Cow::Owned(merged.into_owned()),
+        None => Cow::Borrowed(RawValue::NULL),
     }
 }
 
@@ -175,6 +176,7 @@ fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMess
         acceptance_criteria: message.criteria.iter().map(criterion).collect(),
         timeout_ms: message.time_limit,
         budget: budget(&message.budget),
+        needs_environment: message.needs_environment,
         delivery: None,
         queued_run_id: queued.map(|run| text(run.as_str())),
     }
@@ -189,6 +191,7 @@ fn steered(steering: &Steering) -> UserMessage<'_> {
         acceptance_criteria: Vec::new(),
         timeout_ms: None,
         budget: None,
+        needs_environment: false,
         delivery: Some(DeliveryWord::Steer),
         queued_run_id: None,
     }
@@ -211,6 +214,7 @@ fn usage(taken: &Taken) -> Usage<'_> {
         cache_read_tokens: taken.used.cache_read,
         cache_write_tokens: taken.used.cache_write,
         cost_micro_usd: taken.used.cost,
+        estimated: taken.used.estimated,
         carry: some_text(taken.carry.as_ref()),
         pending: taken.pending.iter().map(wanted).collect(),
     }

@@ -76,6 +76,8 @@ payloads! {
         timeout_ms: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetItem>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        needs_environment: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         delivery: Option<DeliveryWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +95,8 @@ payloads! {
         cache_write_tokens: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_micro_usd: Option<u64>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        estimated: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         carry: Option<Text<'a>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -322,6 +326,11 @@ const fn one() -> u32 {
 
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how it is asked")]
+const fn is_false(word: &bool) -> bool {
+    !*word
 }
 
 const fn is_one(number: &u32) -> bool {

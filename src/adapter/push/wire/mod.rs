@@ -29,12 +29,39 @@ pub(super) fn some_text(text: Option<&String>) -> Option<Text<'_>> {
 
 /// Borrows a JSON value of the kernel.
 ///
-/// What is no JSON value would tear the line that it is put into, and is written as `null`.
+/// What is no JSON value would tear the line that it is put into, and is written as `null`. So would a line feed between
+/// two tokens, which is written as a blank.
 pub(super) fn raw(json: &Json) -> Raw<'_> {
-    Cow::Borrowed(serde_json::from_str::<&RawValue>(json.as_str()).unwrap_or(RawValue::NULL))
+    whole_line(json.as_str()).unwrap_or(Cow::Borrowed(RawValue::NULL))
+}
+
+/// Reads a JSON value and takes out of it whatever could end the line that it is put into; none if it is no value.
+pub(super) fn whole_line(text: &str) -> Option<Raw<'_>> {
+    let value = serde_json::from_str::<&RawValue>(text).ok()?;
+    if !value.get().bytes().any(|byte| byte.is_ascii_control()) {
+        return Some(Cow::Borrowed(value));
+    }
+    // Inside its strings JSON holds no such characters, so that these are white space and mean nothing.
+    let plain = |letter: char| if letter.is_ascii_control() { ' ' } else { letter };
+    RawValue::from_string(value.get().chars().map(plain).collect()).ok().map(Cow::Owned)
 }
 
 /// Takes a JSON value as the kernel carries it.
 pub(super) fn json(raw: &RawValue) -> Json {
     Json::new(raw.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_can_end_its_line() {
+        let forged = "{\n\"a\" :\r\n\t[1,\n\"é\\n\"]}\n{\"type\":\"run_complete\"}";
+        assert_eq!(raw(&Json::new(forged)).get(), "null", "two values are none");
+        let torn = forged.split_once("\n{").map_or("", |(value, _)| value);
+        assert_eq!(raw(&Json::new(torn)).get(), "{ \"a\" :   [1, \"é\\n\"]}");
+        let plain = Json::new("{\"a\": 1.50, \"b\": \"\\u0000\"}");
+        assert_eq!(raw(&plain).get(), plain.as_str(), "the rest stays as it was written");
+    }
 }

@@ -1,0 +1,43 @@
+//! What a project wants agents to know, from its own file.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::redact::Redactor;
+use crate::sandbox::ground::Ground;
+
+/// Reads the project's file, safe to tell; of a long one its beginning, with a word about the rest.
+pub(super) async fn read(ground: &Ground, redactor: &Redactor) -> Option<String> {
+    let ground = ground.clone();
+    let bytes = tokio::task::spawn_blocking(move || beginning(&ground)).await.ok().flatten()?;
+    // What is told is safe before it is cut: half a secret would be known by nobody.
+    let text = redactor.text(&String::from_utf8_lossy(&bytes)).into_owned();
+    Some(if bytes.len() > LIMIT { cut(text) } else { text })
+}
+
+fn beginning(ground: &Ground) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = ground.file(Path::new(FILE)).ok()?;
+    file.take((LIMIT + EDGE) as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn cut(mut text: String) -> String {
+    let mut end = LIMIT.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    if let Some(line) = text.rfind('\n') {
+        text.truncate(line);
+    }
+    text.push_str(&format!("\n[{FILE} goes on; what follows its first {LIMIT} bytes is not told]"));
+    text
+}
+
+/// Where it is.
+const FILE: &str = "AGENTS.md";
+/// How much of it is told.
+const LIMIT: usize = 32 * 1024;
+/// How much more is read, so that a secret at the edge is seen whole.
+const EDGE: usize = 4 * 1024;
