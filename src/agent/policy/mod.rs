@@ -140,8 +140,8 @@ impl Policy {
     }
 
     fn weigh(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Verdict {
-        let mut answers: Vec<Answer> =
-            judgement.parts.iter().flat_map(|part| self.part(part, call, standing)).collect();
+        let mut answers = self.whole(judgement, call);
+        answers.extend(judgement.parts.iter().flat_map(|part| self.part(part, call, standing)));
         if answers.is_empty() {
             // A text without any command does nothing, and is a command all the same.
             answers.push(self.by_preset(
@@ -151,7 +151,6 @@ impl Policy {
                 "a text without a command",
             ));
         }
-        answers.extend(self.whole(judgement, call));
         let remember = remember::rules(&answers, judgement);
         let decision = answers.iter().map(Answer::decision).max().unwrap_or(Decision::Ask);
         let strictest = answers.into_iter().find(|answer| answer.decision() == decision);

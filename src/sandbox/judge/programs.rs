@@ -13,9 +13,9 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
         finding.unclear("which program runs is known only then");
         return finding;
     }
-    if !program.is_ascii() {
+    if !program.is_ascii() || program.contains(char::is_whitespace) {
         let mut finding = Finding::of(Risk::High);
-        finding.unclear("the name of the program has letters that look like others");
+        finding.unclear("the name of the program is easily taken for another");
         return finding;
     }
     let name = plain_name(program);

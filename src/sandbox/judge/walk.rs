@@ -332,7 +332,8 @@ impl<'a> Walk<'a> {
 }
 
 fn is_open_value(word: &Word) -> bool {
-    !word.is_literal() || word.text.contains('[')
+    let unknown = word.text.matches(shell::HOLE).count();
+    unknown > word.numbers || word.text.contains([shell::GLOB, '['])
 }
 
 /// What a redirection does with its file.

@@ -129,6 +129,7 @@ impl Parser<'_> {
             self.shared.counts_with_variables = true;
         }
         self.at += 2;
+        word.numbers += 1;
         word.text.push(HOLE);
         Ok(())
     }

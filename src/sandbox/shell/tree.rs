@@ -149,6 +149,8 @@ pub struct Word {
     pub scripts: Vec<List>,
     /// Variables that it assigns by being expanded.
     pub assigns: Vec<String>,
+    /// How many of its unknown parts are numbers.
+    pub numbers: usize,
     /// Whether something in it was quoted, so that it is no reserved word and no assignment.
     pub(super) quoted: bool,
     /// Where the value begins, if it looks like an assignment.
