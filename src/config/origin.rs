@@ -72,7 +72,32 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
         }
     }
     rows.extend(bounded);
+    rows.extend(rule_rows(file, projects));
     rows
+}
+
+/// The rules of approval: the user's, then those of projects.
+fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
+    let line = |file: &File, index: usize| {
+        file.lines.get(&format!("approvals.rules.{}", index + 1)).copied().unwrap_or(1)
+    };
+    let own = file.settings.rules.own.iter().enumerate();
+    let mut found: Vec<(String, Origin)> =
+        own.map(|(index, rule)| (rule.to_string(), Origin::File { line: line(file, index) })).collect();
+    for project in projects {
+        for (index, rule) in project.tightening().rules.iter().enumerate() {
+            let origin = Origin::Project { path: project.path.clone(), line: line(&project.file, index) };
+            found.push((rule.to_string(), origin));
+        }
+    }
+    let numbered = found.into_iter().enumerate();
+    numbered
+        .map(|(index, (rule, origin))| Row {
+            key: format!("approvals.rules.{}", index + 1),
+            value: json!(rule),
+            origin,
+        })
+        .collect()
 }
 
 fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, otherwise: Option<&str>) -> Row {

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{self, ConfigError, File, Mistake};
+use super::settings::rule::{Effect, Rule};
 use super::settings::{Preset, Settings, Switch};
 
 /// What a project asks for; `None` is nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tightening {
     /// The most lenient preset.
     pub preset: Option<Preset>,
+    /// Rules that ask and deny.
+    pub rules: Vec<Rule>,
     /// The most turns.
     pub max_turns: Option<u32>,
     /// The most tokens.
@@ -32,14 +35,21 @@ pub struct Project {
 impl Project {
     /// Takes a file that says nothing a project may not say.
     pub fn new(path: PathBuf, file: File) -> Result<Self, ConfigError> {
-        let foreign = file.lines.iter().find(|(key, _)| !MAY_SAY.contains(&key.as_str()));
-        match foreign {
-            None => Ok(Self { path, file }),
-            Some((key, line)) => {
-                let mistake = Mistake::NotForProjects { key: key.clone() };
-                Err(ConfigError::Wrong { path, line: *line, mistake })
-            }
+        let is_rule =
+            |key: &str| key == RULES || key.strip_prefix(RULES).is_some_and(|rest| rest.starts_with('.'));
+        let foreign = file.lines.iter().find(|(key, _)| !MAY_SAY.contains(&key.as_str()) && !is_rule(key));
+        if let Some((key, line)) = foreign {
+            let mistake = Mistake::NotForProjects { key: key.clone() };
+            return Err(ConfigError::Wrong { path, line: *line, mistake });
         }
+        let allows = |rule: &Rule| rule.effect == Effect::Allow;
+        if let Some((index, rule)) = file.settings.rules.own.iter().enumerate().find(|(_, rule)| allows(rule))
+        {
+            let line = file.lines.get(&format!("{RULES}.{}", index + 1)).copied().unwrap_or(1);
+            let mistake = Mistake::AllowsInProject { rule: rule.to_string() };
+            return Err(ConfigError::Wrong { path, line, mistake });
+        }
+        Ok(Self { path, file })
     }
 
     /// Returns what it asks for.
@@ -48,6 +58,7 @@ impl Project {
         let says = |key: &str| self.file.lines.contains_key(key);
         Tightening {
             preset: says(PRESET).then_some(settings.approvals),
+            rules: settings.rules.own.clone(),
             max_turns: settings.limits.max_turns,
             max_tokens: settings.limits.max_tokens,
             max_cost_micro_usd: settings.limits.max_cost_micro_usd,
@@ -59,6 +70,7 @@ impl Project {
 /// Returns settings that are nowhere more lenient than either side.
 pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
     settings.approvals = stricter(settings.approvals, by.preset);
+    settings.rules.projects.extend(by.rules.into_iter().filter(|rule| rule.effect != Effect::Allow));
     settings.tools.fetch = stricter(settings.tools.fetch, by.fetch);
     let limits = &mut settings.limits;
     limits.max_turns = lower(limits.max_turns, by.max_turns);
@@ -110,6 +122,7 @@ fn lower<T: Ord>(own: Option<T>, wanted: Option<T>) -> Option<T> {
 
 const PRESET: &str = "approvals.preset";
 
+const RULES: &str = "approvals.rules";
 const FETCH: &str = "tools.fetch";
 
 const MAY_SAY: &[&str] = &[PRESET, FETCH, "limits.max_turns", "limits.max_tokens", "limits.max_cost_usd"];

@@ -2,8 +2,12 @@
 //!
 //! It knows neither files nor the daemon, and holds no key: keys have places of their own.
 
+pub mod rule;
+
 use std::collections::BTreeMap;
 use std::fmt;
+
+use self::rule::Rule;
 
 /// What the user has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +22,8 @@ pub struct Settings {
     pub prices: Vec<Price>,
     /// When somebody is asked.
     pub approvals: Preset,
+    /// What refines that.
+    pub rules: Rules,
     /// What a run may use.
     pub limits: RunLimits,
     /// Which tools there are.
@@ -169,6 +175,15 @@ words! {
         /// Only what is critical asks.
         Trusted = "trusted",
     }
+}
+
+/// Rules of approval, by who wrote them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// The user.
+    pub own: Vec<Rule>,
+    /// Projects, which ask and deny and allow nothing.
+    pub projects: Vec<Rule>,
 }
 
 /// What a run may use; `None` is no limit.

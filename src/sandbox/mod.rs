@@ -9,10 +9,12 @@
 //! nothing from a step which its user may do; it only sees to it that nothing of a step outlives the run.
 
 pub mod ground;
+pub mod judge;
 pub mod keeper;
 mod message;
 pub mod output;
 mod pump;
+pub mod shell;
 mod step;
 pub mod tools;
 mod tree;

@@ -21,6 +21,7 @@ use toml::de::DeTable;
 
 use self::written::Written;
 use super::settings::Settings;
+use super::settings::rule::RuleError;
 
 /// What a file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,6 +78,17 @@ pub enum Mistake {
         /// What it would have to be.
         expected: String,
     },
+    /// A rule cannot be understood.
+    #[error("{0}")]
+    Rule(RuleError),
+    /// A project wants to allow something.
+    #[error(
+        "`{rule}` allows something, and a project can only ask and deny: put it into your own configuration"
+    )]
+    AllowsInProject {
+        /// The rule.
+        rule: String,
+    },
     /// A key of a provider must not be here.
     #[error(
         "`{key}` looks like a credential, and those do not belong in a file that is shown: store it with `push config \
@@ -88,7 +100,8 @@ pub enum Mistake {
     },
     /// A project wants to decide what its user decides.
     #[error(
-        "`{key}` is for your own configuration; a project can make approvals.preset, limits and tools.fetch stricter"
+        "`{key}` is for your own configuration; a project can make approvals.preset, limits and tools.fetch stricter, and have \
+         approvals.rules that ask and deny"
     )]
     NotForProjects {
         /// Which one.

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Misplaced, Mistake};
+use crate::config::settings::rule::Rule;
 use crate::config::settings::{
-    NO_MODEL, Preset, Price, ProviderKind, ProviderSettings, RunLimits, Settings, Switch, ThinkingLevel,
-    Tools,
+    NO_MODEL, Preset, Price, ProviderKind, ProviderSettings, Rules, RunLimits, Settings, Switch,
+    ThinkingLevel, Tools,
 };
 
 #[derive(Debug, Deserialize)]
@@ -54,6 +55,8 @@ struct WrittenPrice {
 #[serde(deny_unknown_fields)]
 struct WrittenApprovals {
     preset: Option<Spanned<String>>,
+    #[serde(default)]
+    rules: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,6 +91,7 @@ impl Written {
             providers,
             prices: prices(self.prices)?,
             approvals: self.approvals.preset.map_or(Ok(Preset::default()), preset)?,
+            rules: Rules { own: rules(self.approvals.rules)?, projects: Vec::new() },
             limits: self.limits.into_limits()?,
             tools: Tools { fetch: if self.tools.fetch { Switch::On } else { Switch::Off } },
         })
@@ -178,6 +182,16 @@ fn preset(said: Spanned<String>) -> Result<Preset, Misplaced> {
     Preset::parse(said.get_ref()).ok_or_else(expected)
 }
 
+fn rules(written: Vec<Spanned<String>>) -> Result<Vec<Rule>, Misplaced> {
+    if let Some(surplus) = written.get(MOST_RULES) {
+        return Err(value(surplus, "approvals.rules", &format!("at most {MOST_RULES} rules")));
+    }
+    let read = |rule: Spanned<String>| {
+        rule.get_ref().parse().map_err(|error| (rule.span().start, Mistake::Rule(error)))
+    };
+    written.into_iter().map(read).collect()
+}
+
 fn prices(written: Vec<WrittenPrice>) -> Result<Vec<Price>, Misplaced> {
     let mut prices: Vec<Price> = Vec::new();
     for price in written {
@@ -260,6 +274,9 @@ fn millionths(key: &str, dollars: &Spanned<f64>) -> Result<u64, Misplaced> {
     // In range, so nothing is cut off.
     Ok((number * 1e6).round() as u64)
 }
+
+/// More rules than anybody keeps in mind.
+const MOST_RULES: usize = 200;
 
 fn one_of<T>(words: &[(&str, T)]) -> String {
     let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();

@@ -1,5 +1,7 @@
 //! What to ask before a call is made: what exactly would happen, seen in the workspace as it is.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -11,6 +13,7 @@ use super::fault::Fault;
 use super::request::Request;
 use super::risk::Risk;
 use super::write;
+use crate::sandbox::judge::{Place, Wish};
 
 /// What is to be asked before a call is made.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +34,8 @@ pub struct Question {
 
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
     let ((kind, title, summary, mut details), digest) = parts(request, bench).await?;
-    let risk = request.risk();
+    let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value));
+    let risk = request.judge(Wish::default(), &Place::new(bench.ground.path(), home)).risk;
     details["tool"] = request.tool().into();
     details["risk"] = risk.word().into();
     Ok(Question { kind, title, summary, details, risk, digest })

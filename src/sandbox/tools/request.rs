@@ -10,6 +10,8 @@ use super::question::Question;
 use super::risk::{self, Risk};
 use super::{Category, commit, diff, edit, exec, fetch, list, question, read, search, status, write};
 use crate::sandbox::Chunk;
+use crate::sandbox::judge::{Judgement, Place, Wish};
+use crate::sandbox::shell::Limits;
 
 /// A call that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,9 +114,14 @@ impl Request {
         }
     }
 
-    /// Returns how much harm the call may do, judged by its tool and its arguments.
+    /// Says what the call would do, part by part, and how much harm that may do.
+    pub fn judge(&self, wish: Wish, place: &Place) -> Judgement {
+        risk::judge(self, wish, place, Limits::default())
+    }
+
+    /// Returns how much harm the call may do, where it is not known where it is made.
     pub fn risk(&self) -> Risk {
-        risk::of(self)
+        self.judge(Wish::default(), &Place::nowhere()).risk
     }
 
     /// Says what to ask before the call is made; it looks at the workspace and changes nothing.

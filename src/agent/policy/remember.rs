@@ -1,0 +1,64 @@
+//! The narrowest rules that let a call go ahead the next time.
+
+use super::weigh::{Answer, Weighed};
+use crate::config::settings::rule::{Effect, Pattern, Rule, Target};
+use crate::sandbox::judge::{Judgement, Spot, What, Zone};
+use crate::sandbox::shell::{GLOB, HOLE};
+use crate::sandbox::tools::Risk;
+
+/// Returns the rules that would have let everything go ahead about which the preset asked.
+///
+/// There are none where the call goes ahead anyway, and none where no rule may: for what is critical or unclear, for what a
+/// rule asks about or denies, and for words that become others when they run.
+pub(super) fn rules(answers: &[Answer], judgement: &Judgement) -> Vec<Rule> {
+    if judgement.risk == Risk::Critical || judgement.unclear.is_some() {
+        return Vec::new();
+    }
+    let mut rules = Vec::new();
+    for answer in answers {
+        match (answer.weighed, &answer.rule) {
+            (Weighed::GoesAhead, _) => {}
+            (Weighed::PresetAsks, Some(rule)) => rules.push(rule.clone()),
+            (Weighed::PresetAsks, None) | (Weighed::AlwaysAsk | Weighed::Denied, _) => return Vec::new(),
+        }
+    }
+    rules.sort();
+    rules.dedup();
+    rules
+}
+
+/// Returns the rule for a command of exactly these words.
+pub(super) fn of_words(words: &[String]) -> Option<Rule> {
+    if words.is_empty() || words.iter().any(|word| word.contains([HOLE, GLOB])) {
+        return None;
+    }
+    allow(Target::Exec, Pattern::exact_words(words))
+}
+
+/// Returns the rule for something touched.
+pub(super) fn of_touch(what: &What) -> Option<Rule> {
+    match what {
+        What::Read(spot) => allow(Target::Read, path(spot)),
+        What::Write(spot) => allow(Target::Write, path(spot)),
+        What::Name(_) => None,
+        What::Git(words) => allow(Target::Git, Pattern::exact(words)),
+        What::Network(host) => allow(Target::Network, Pattern::exact(host.as_ref()?)),
+    }
+}
+
+fn path(spot: &Spot) -> Option<Pattern> {
+    if spot.path.contains([HOLE, GLOB]) {
+        return None;
+    }
+    match spot.zone {
+        // The workspace itself would be everything in it.
+        Zone::Inside if spot.path.is_empty() => None,
+        Zone::Inside => Pattern::exact(&format!("/{}", spot.path)),
+        Zone::Outside => Pattern::exact(&format!("/{}", spot.path)),
+        Zone::Unknown => None,
+    }
+}
+
+fn allow(target: Target, pattern: Option<Pattern>) -> Option<Rule> {
+    pattern.map(|pattern| Rule { effect: Effect::Allow, target, pattern: Some(pattern) })
+}

@@ -1,0 +1,263 @@
+//! One part of a call on the scales: the rules about it, and then the preset.
+
+use super::subject::{Match, Subject};
+use super::{Call, Decision, Policy, Sandbox, Source, Sourced, Standing};
+use crate::config::settings::Preset;
+use crate::config::settings::rule::{Effect, Pattern, Rule};
+use crate::sandbox::judge::{By, Part, Spelling, Touch, What};
+use crate::sandbox::shell::{GLOB, HOLE};
+use crate::sandbox::tools::{Category, Risk};
+
+/// What is said about one thing that a call would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) weighed: Weighed,
+    pub(super) reason: String,
+    /// The rule that would let it go ahead.
+    pub(super) rule: Option<Rule>,
+}
+
+/// What weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weighed {
+    /// A rule denies it.
+    Denied,
+    /// Somebody is asked, whatever is allowed.
+    AlwaysAsk,
+    /// The preset asks, and who is asked may say more than this once.
+    PresetAsks,
+    /// It goes ahead.
+    GoesAhead,
+}
+
+impl Answer {
+    pub(super) const fn decision(&self) -> Decision {
+        match self.weighed {
+            Weighed::Denied => Decision::Deny,
+            Weighed::AlwaysAsk | Weighed::PresetAsks => Decision::Ask,
+            Weighed::GoesAhead => Decision::Allow,
+        }
+    }
+
+    fn new(weighed: Weighed, reason: String) -> Self {
+        Self { weighed, reason, rule: None }
+    }
+}
+
+/// Whether a command is let through by a rule, with everything that its words say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Command {
+    /// A rule is about it.
+    Allowed,
+    /// The preset decides.
+    Open,
+}
+
+impl Policy {
+    /// Says something about a part, and about everything that it touches.
+    pub(super) fn part(&self, part: &Part, call: &Call<'_>, standing: &Standing) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let mut command = Command::Open;
+        if let Some(spelling) = &part.command {
+            let by_words = part.touches.iter().filter(|touch| touch.by == By::Words).map(|touch| touch.risk);
+            let risk = by_words.max().unwrap_or(part.risk).max(part.risk);
+            let subject = Subject::Command(spelling);
+            let mut answer = self.thing(&subject, risk, call, standing);
+            if answer.weighed == Weighed::GoesAhead && answer.rule.is_some() {
+                command = Command::Allowed;
+            }
+            answer.rule = exec_rule(spelling);
+            if let Some(why) = part.why.filter(|_| answer.weighed == Weighed::PresetAsks) {
+                answer.reason = format!("{}; {why}", answer.reason);
+            }
+            answers.push(answer);
+        }
+        for touch in &part.touches {
+            answers.extend(self.touch(touch, part, command, call, standing));
+        }
+        answers
+    }
+
+    fn touch(
+        &self,
+        touch: &Touch,
+        part: &Part,
+        command: Command,
+        call: &Call<'_>,
+        standing: &Standing,
+    ) -> Option<Answer> {
+        let subject = Subject::Touched(&touch.what);
+        let mut answer = self.thing(&subject, touch.risk, call, standing);
+        match (touch.by, &part.command) {
+            (By::Words, Some(spelling)) => {
+                answer.rule = exec_rule(spelling);
+                // By its words a command is read or written with; the preset has judged it by them already.
+                let own = matches!(touch.what, What::Git(_) | What::Network(_));
+                if answer.weighed == Weighed::PresetAsks && (command == Command::Allowed || !own) {
+                    return None;
+                }
+            }
+            (By::Words, None) | (By::Itself, _) => answer.rule = touch_rule(&touch.what),
+        }
+        Some(answer)
+    }
+
+    /// Holds one thing against the rules and then against the preset.
+    ///
+    /// An answer that goes ahead because of a rule carries it.
+    fn thing(&self, subject: &Subject<'_>, risk: Risk, call: &Call<'_>, standing: &Standing) -> Answer {
+        let what = described(subject);
+        let tool = call.request.tool();
+        let mut asked: Option<Answer> = None;
+        for Sourced { rule, source } in &self.rules {
+            let met = match rule.effect {
+                Effect::Allow => continue,
+                Effect::Ask | Effect::Deny => subject.is_met_by(rule, tool, &standing.place),
+            };
+            match (rule.effect, met) {
+                (_, Match::No) | (Effect::Allow, _) => {}
+                (Effect::Deny, Match::Yes) => {
+                    return Answer::new(Weighed::Denied, format!("{}: {what}", cited(rule, *source)));
+                }
+                (Effect::Deny, Match::Perhaps) => {
+                    let reason = format!("{} may be about {what}", cited(rule, *source));
+                    asked = asked.or(Some(Answer::new(Weighed::AlwaysAsk, reason)));
+                }
+                (Effect::Ask, Match::Yes | Match::Perhaps) => {
+                    let reason = format!("{}: {what}", cited(rule, *source));
+                    asked = asked.or(Some(Answer::new(Weighed::AlwaysAsk, reason)));
+                }
+            }
+        }
+        if let Some(asked) = asked {
+            return asked;
+        }
+        let allows = |sourced: &&Sourced| {
+            sourced.rule.effect == Effect::Allow
+                && suffices(sourced, risk)
+                && subject.is_allowed_by(&sourced.rule, tool, &standing.place)
+        };
+        if let Some(Sourced { rule, source }) = self.rules.iter().find(allows) {
+            let reason = format!("{}: {what}", cited(rule, *source));
+            return Answer { weighed: Weighed::GoesAhead, reason, rule: Some(rule.clone()) };
+        }
+        match subject.category() {
+            Some(category) => self.by_preset(category, risk, standing, &what),
+            None if risk == Risk::Critical => self.by_preset(Category::Exec, risk, standing, &what),
+            None => Answer::new(Weighed::GoesAhead, format!("nothing is known about {what}")),
+        }
+    }
+
+    pub(super) fn by_preset(
+        &self,
+        category: Category,
+        risk: Risk,
+        standing: &Standing,
+        what: &str,
+    ) -> Answer {
+        let preset = self.preset.word();
+        if !preset_asks(self.preset, standing.sandbox, category, risk) {
+            return Answer::new(Weighed::GoesAhead, format!("the preset {preset} lets it go ahead: {what}"));
+        }
+        let held = match (standing.sandbox, category) {
+            (Sandbox::Missing | Sandbox::NoneChosen, Category::Exec | Category::Write)
+                if risk < Risk::High =>
+            {
+                ", as there is no sandbox"
+            }
+            (Sandbox::Partial, Category::Exec) if risk < Risk::High => ", as the sandbox is not whole",
+            (Sandbox::Full | Sandbox::Partial | Sandbox::Missing | Sandbox::NoneChosen, _) => "",
+        };
+        let reason = match risk {
+            Risk::High | Risk::Critical => {
+                format!("the preset {preset} asks about {} risk: {what}", risk.word())
+            }
+            Risk::Low | Risk::Medium => {
+                format!("the preset {preset} asks about {}{held}: {what}", category.word())
+            }
+        };
+        Answer::new(Weighed::PresetAsks, reason)
+    }
+}
+
+/// Tells whether a preset asks about something of a kind and a risk.
+pub(super) fn preset_asks(preset: Preset, sandbox: Sandbox, category: Category, risk: Risk) -> bool {
+    let held = match sandbox {
+        Sandbox::Full | Sandbox::Partial => true,
+        Sandbox::Missing | Sandbox::NoneChosen => false,
+    };
+    match preset {
+        Preset::Strict => category != Category::Read || risk >= Risk::High,
+        Preset::Standard => match category {
+            Category::Read => risk >= Risk::High,
+            Category::Write => risk >= Risk::High || !held,
+            Category::Exec => risk >= Risk::High || sandbox != Sandbox::Full,
+            Category::Git | Category::Network => true,
+        },
+        Preset::Trusted => {
+            risk == Risk::Critical || (category == Category::Exec && sandbox == Sandbox::Missing)
+        }
+    }
+}
+
+/// Tells whether an allowance is enough for a risk: what is critical must have been named to the letter, by the user.
+fn suffices(Sourced { rule, source }: &Sourced, risk: Risk) -> bool {
+    let exact = rule.pattern.as_ref().is_some_and(Pattern::is_exact);
+    let own = match source {
+        Source::User | Source::Run => true,
+        Source::Project | Source::Granted => false,
+    };
+    risk < Risk::Critical || (own && exact)
+}
+
+fn cited(rule: &Rule, source: Source) -> String {
+    let whose = match source {
+        Source::User => "your configuration",
+        Source::Project => "the project",
+        Source::Run => "this run",
+        Source::Granted => "an earlier answer",
+    };
+    format!("the rule `{rule}` of {whose}")
+}
+
+/// Names a thing in a few words, with dots for what is not known.
+fn described(subject: &Subject<'_>) -> String {
+    let text = match subject {
+        Subject::Command(Spelling { words, .. }) if words.is_empty() => "an assignment".to_owned(),
+        Subject::Command(Spelling { words, .. }) => words.join(" "),
+        Subject::Touched(What::Read(spot)) => format!("reading {}", shown(&spot.path)),
+        Subject::Touched(What::Write(spot)) => format!("writing {}", shown(&spot.path)),
+        Subject::Touched(What::Name(spot)) => shown(&spot.path).to_owned(),
+        Subject::Touched(What::Git(words)) => format!("git {words}"),
+        Subject::Touched(What::Network(Some(host))) => format!("talking to {host}"),
+        Subject::Touched(What::Network(None)) => "talking to other machines".to_owned(),
+    };
+    let plain = |letter: char| match letter {
+        HOLE => '…',
+        GLOB => '*',
+        letter if letter.is_control() => ' ',
+        letter => letter,
+    };
+    let mut short: String = text.chars().map(plain).take(SHOWN).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "the workspace" } else { path }
+}
+
+/// The rule for a command to the letter.
+fn exec_rule(spelling: &Spelling) -> Option<Rule> {
+    super::remember::of_words(&spelling.words)
+}
+
+/// The rule for something touched.
+fn touch_rule(what: &What) -> Option<Rule> {
+    super::remember::of_touch(what)
+}
+
+/// How many letters of a thing a reason shows.
+const SHOWN: usize = 100;

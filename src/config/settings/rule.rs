@@ -1,0 +1,419 @@
+//! Rules of approval as a user writes them: `allow|ask|deny: TARGET` or `allow|ask|deny: TARGET(PATTERN)`.
+//!
+//! Here they are read and written; what they apply to is decided elsewhere. A rule that was read is written again as it
+//! means the same, and a rule that cannot be understood is refused with the place of the mistake: a misspelt `deny` must
+//! not be no rule at all.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rule {
+    /// What happens.
+    pub effect: Effect,
+    /// To what.
+    pub target: Target,
+    /// To which of these; none is all.
+    pub pattern: Option<Pattern>,
+}
+
+/// What a rule does; the order is from lenient to strict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// It goes ahead.
+    Allow,
+    /// Somebody is asked.
+    Ask,
+    /// It does not happen.
+    Deny,
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// Reading a file, by whatever means.
+    Read,
+    /// Writing, moving or removing a file, by whatever means.
+    Write,
+    /// A command.
+    Exec,
+    /// A change of the repository.
+    Git,
+    /// Another machine.
+    Network,
+    /// One tool alone.
+    Tool(Tool),
+}
+
+/// A tool that a rule can be about; the one for commands is [`Target::Exec`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tool {
+    /// `sandbox_read_file`
+    ReadFile,
+    /// `sandbox_list_dir`
+    ListDir,
+    /// `sandbox_search`
+    Search,
+    /// `sandbox_write_file`
+    WriteFile,
+    /// `sandbox_edit_file`
+    EditFile,
+    /// `sandbox_git_status`
+    GitStatus,
+    /// `sandbox_git_diff`
+    GitDiff,
+    /// `sandbox_git_commit`
+    GitCommit,
+    /// `sandbox_fetch`
+    Fetch,
+}
+
+/// What a pattern is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The words of a command, with single spaces between them.
+    Words,
+    /// A path.
+    Path,
+    /// The name of a machine.
+    Host,
+    /// Nothing: there is but one.
+    Nothing,
+}
+
+/// A text with `*` and `?`, checked, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern(String);
+
+/// A part of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    /// This letter.
+    Letter(char),
+    /// A space inside a word, written `\ `.
+    Inner,
+    /// Any letter: `?`.
+    One,
+    /// Any text: `*`.
+    Many,
+    /// Any text over several folders: `**`.
+    Deep,
+}
+
+/// Why a text is no rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no rule: at character {at}, {expected}")]
+pub struct RuleError {
+    /// The text.
+    pub text: String,
+    /// Where, counted from 1.
+    pub at: usize,
+    /// What is expected there.
+    pub expected: &'static str,
+}
+
+impl Rule {
+    /// The longest text of a rule, in bytes.
+    pub const LONGEST: usize = 4096;
+
+    /// Returns a rule for all of a target.
+    pub const fn all(effect: Effect, target: Target) -> Self {
+        Self { effect, target, pattern: None }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let wrong = |byte: usize, expected| {
+            let at = text.get(..byte).map_or(1, |before| before.chars().count() + 1);
+            let text = text.chars().take(80).collect();
+            Err(RuleError { text, at, expected })
+        };
+        if text.len() > Self::LONGEST {
+            return wrong(0, "a rule of at most 4096 bytes is expected");
+        }
+        let Some((effect, rest)) = text.split_once(':') else {
+            return wrong(0, "`allow:`, `ask:` or `deny:` is expected");
+        };
+        let Some(effect) = Effect::parse(effect.trim()) else {
+            return wrong(0, "`allow:`, `ask:` or `deny:` is expected");
+        };
+        let from = text.len() - rest.trim_start().len();
+        let rest = rest.trim();
+        let (name, pattern) = match rest.split_once('(') {
+            None => (rest, None),
+            Some((name, pattern)) => match pattern.strip_suffix(')') {
+                Some(pattern) => (name.trim_end(), Some((from + rest.len() - pattern.len() - 1, pattern))),
+                None => return wrong(from + rest.len(), "`)` is expected at the end"),
+            },
+        };
+        let Some(target) = Target::parse(name) else {
+            return wrong(
+                from,
+                "a category (read, write, exec, git, network) or the name of a tool is expected",
+            );
+        };
+        let pattern = match pattern {
+            None => None,
+            Some((at, _)) if target.kind() == Kind::Nothing => {
+                return wrong(at, "no pattern is expected: this tool takes nothing to choose by");
+            }
+            Some((at, pattern)) => match Pattern::new(pattern) {
+                Ok(pattern) => Some(pattern),
+                Err((byte, expected)) => return wrong(at + byte, expected),
+            },
+        };
+        Ok(Self { effect, target, pattern })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.effect.word(), self.target.word())?;
+        match &self.pattern {
+            Some(pattern) => write!(f, "({})", pattern.as_str()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Effect {
+    const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
+
+    /// Returns the word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|effect| effect.word() == word)
+    }
+}
+
+impl Target {
+    /// Every target.
+    pub const ALL: [Self; 14] = [
+        Self::Read,
+        Self::Write,
+        Self::Exec,
+        Self::Git,
+        Self::Network,
+        Self::Tool(Tool::ReadFile),
+        Self::Tool(Tool::ListDir),
+        Self::Tool(Tool::Search),
+        Self::Tool(Tool::WriteFile),
+        Self::Tool(Tool::EditFile),
+        Self::Tool(Tool::GitStatus),
+        Self::Tool(Tool::GitDiff),
+        Self::Tool(Tool::GitCommit),
+        Self::Tool(Tool::Fetch),
+    ];
+
+    /// Returns the word for it: a category, or a tool without its `sandbox_`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Exec => "exec",
+            Self::Git => "git",
+            Self::Network => "network",
+            Self::Tool(Tool::ReadFile) => "read_file",
+            Self::Tool(Tool::ListDir) => "list_dir",
+            Self::Tool(Tool::Search) => "search",
+            Self::Tool(Tool::WriteFile) => "write_file",
+            Self::Tool(Tool::EditFile) => "edit_file",
+            Self::Tool(Tool::GitStatus) => "git_status",
+            Self::Tool(Tool::GitDiff) => "git_diff",
+            Self::Tool(Tool::GitCommit) => "git_commit",
+            Self::Tool(Tool::Fetch) => "fetch",
+        }
+    }
+
+    /// Returns what its patterns are held against.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Exec | Self::Git => Kind::Words,
+            Self::Read | Self::Write => Kind::Path,
+            Self::Tool(Tool::ReadFile | Tool::ListDir | Tool::Search | Tool::WriteFile | Tool::EditFile) => {
+                Kind::Path
+            }
+            Self::Network | Self::Tool(Tool::Fetch) => Kind::Host,
+            Self::Tool(Tool::GitDiff) => Kind::Path,
+            Self::Tool(Tool::GitStatus | Tool::GitCommit) => Kind::Nothing,
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        let bare = word.strip_prefix("sandbox_");
+        let is = |target: &Self| match target {
+            Self::Exec => word == "exec" || bare == Some("exec"),
+            Self::Read | Self::Write | Self::Git | Self::Network => target.word() == word,
+            Self::Tool(_) => target.word() == bare.unwrap_or(word),
+        };
+        Self::ALL.into_iter().find(is)
+    }
+}
+
+impl Pattern {
+    fn new(text: &str) -> Result<Self, (usize, &'static str)> {
+        if text.is_empty() {
+            return Err((0, "a pattern is expected between the parentheses"));
+        }
+        let mut letters = text.char_indices();
+        while let Some((at, letter)) = letters.next() {
+            match letter {
+                '[' => return Err((at, "`\\[` is expected: there are no sets of letters")),
+                letter if letter.is_control() => return Err((at, "no control character is expected")),
+                '\\' if letters.next().and_then(|(_, letter)| unescaped(letter)).is_none() => {
+                    return Err((at, "one of \\* \\? \\[ \\\\ \\n \\t or `\\ ` is expected"));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Returns a pattern that is held against these words and fits nothing else.
+    pub fn exact_words(words: &[String]) -> Option<Self> {
+        let words: Vec<String> = words.iter().map(|word| escaped(word).replace(' ', "\\ ")).collect();
+        Self::new(&words.join(" ")).ok().filter(Self::is_short)
+    }
+
+    /// Returns a pattern that fits this text and nothing else.
+    pub fn exact(text: &str) -> Option<Self> {
+        Self::new(&escaped(text)).ok().filter(Self::is_short)
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.len() + "allow: network()".len() <= Rule::LONGEST
+    }
+
+    /// Returns the text as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns its parts.
+    pub fn tokens(&self) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        let mut letters = self.0.chars().peekable();
+        while let Some(letter) = letters.next() {
+            tokens.push(match letter {
+                '*' if letters.next_if_eq(&'*').is_some() => Token::Deep,
+                '*' => Token::Many,
+                '?' => Token::One,
+                '\\' => letters.next().and_then(unescaped).unwrap_or(Token::Letter('\\')),
+                letter => Token::Letter(letter),
+            });
+        }
+        tokens
+    }
+
+    /// Tells whether it fits but one text.
+    pub fn is_exact(&self) -> bool {
+        self.tokens().iter().all(|token| matches!(token, Token::Letter(_) | Token::Inner))
+    }
+}
+
+fn unescaped(letter: char) -> Option<Token> {
+    match letter {
+        '*' | '?' | '[' | '\\' => Some(Token::Letter(letter)),
+        'n' => Some(Token::Letter('\n')),
+        't' => Some(Token::Letter('\t')),
+        ' ' => Some(Token::Inner),
+        _ => None,
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        match letter {
+            '*' | '?' | '[' | '\\' => escaped.extend(['\\', letter]),
+            '\n' => escaped.push_str("\\n"),
+            '\t' => escaped.push_str("\\t"),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_written_as_it_was_read() {
+        for text in [
+            "allow: exec(cargo test*)",
+            "deny: write(.env*)",
+            "ask: git",
+            "deny: read_file(~/.ssh/**)",
+            "allow: network(*.example.org)",
+            "allow: exec(echo \\*\\?\\[\\\\ a\\ b\\n)",
+            "allow: exec(f (x))",
+            "ask: exec( )",
+        ] {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+        }
+        for (text, plain) in [
+            ("allow:sandbox_exec(x)", "allow: exec(x)"),
+            ("  deny  :  sandbox_read_file ( a )  ", "deny: read_file( a )"),
+            ("ask: sandbox_git_commit", "ask: git_commit"),
+        ] {
+            let rule: Rule = text.parse().unwrap();
+            assert_eq!(rule.to_string(), plain);
+            assert_eq!(plain.parse::<Rule>().unwrap(), rule);
+        }
+        for target in Target::ALL {
+            let rule = Rule::all(Effect::Ask, target);
+            assert_eq!(rule.to_string().parse::<Rule>().unwrap(), rule);
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_told_with_its_place() {
+        for (text, at, word) in [
+            ("", 1, "`allow:`"),
+            ("exec(x)", 1, "`allow:`"),
+            ("Allow: exec", 1, "`allow:`"),
+            ("permit: exec", 1, "`allow:`"),
+            ("deny: exce", 7, "a category"),
+            ("deny: sandbox_read", 7, "a category"),
+            ("deny:", 6, "a category"),
+            ("deny: exec(rm", 14, "`)`"),
+            ("deny: exec(rm) x", 17, "`)`"),
+            ("deny: exec()", 12, "a pattern is expected"),
+            ("deny: read(a[bc])", 13, "`\\[`"),
+            ("deny: read(äö\\x)", 14, "one of"),
+            ("deny: read(x\\)", 13, "one of"),
+            ("deny: read(a\nb)", 13, "no control"),
+            ("ask: git_commit(x)", 17, "no pattern"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err();
+            assert_eq!(error.at, at, "{error}");
+            assert!(error.expected.contains(word), "{error}");
+        }
+        let long = format!("deny: exec({})", "x".repeat(5000));
+        assert!(long.parse::<Rule>().unwrap_err().to_string().len() < 300);
+    }
+
+    #[test]
+    fn an_exact_pattern_means_the_words_and_nothing_else() {
+        let words = ["git".to_owned(), "commit".to_owned(), "a b*\n\\".to_owned()];
+        let pattern = Pattern::exact_words(&words).unwrap();
+        assert_eq!(pattern.as_str(), "git commit a\\ b\\*\\n\\\\");
+        assert!(pattern.is_exact());
+        assert!(!Pattern::new("a*").unwrap().is_exact());
+        let tokens = Pattern::new("*.r?/**").unwrap().tokens();
+        let letter = Token::Letter;
+        assert_eq!(tokens, [Token::Many, letter('.'), letter('r'), Token::One, letter('/'), Token::Deep]);
+    }
+}

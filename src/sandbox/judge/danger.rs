@@ -1,0 +1,136 @@
+//! Programs that are known for the harm they may do.
+
+use super::finding::{Finding, Scene};
+use super::words::{has, operands};
+use crate::sandbox::tools::Risk;
+
+/// Judges a program that is known for its harm, or is none.
+pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
+    let (risk, why) = known(name, args)?;
+    let mut finding = Finding::of(risk);
+    finding.why = Some(why);
+    operands(args, "").into_iter().for_each(|word| finding.name(word, scene));
+    Some(finding)
+}
+
+fn known(name: &str, args: &[String]) -> Option<(Risk, &'static str)> {
+    let words = operands(args, "");
+    let first = words.first().copied().unwrap_or_default();
+    let says = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    Some(match name {
+        "push" => return own(first),
+        name if DESTROYERS.contains(&name) || name.starts_with("mkfs") || name.starts_with("newfs") => {
+            (Risk::Critical, "it may destroy a disk or stop the machine")
+        }
+        name if ACCOUNTS.contains(&name) => (Risk::Critical, "it changes who may do what on this machine"),
+        "setenforce" | "aa-teardown" | "aa-disable" | "csrutil" | "spctl" | "auditctl" | "kextload" => {
+            (Risk::Critical, "it switches protection off")
+        }
+        "ufw" if says(&["disable", "reset"]) => (Risk::Critical, "it switches protection off"),
+        "iptables" | "ip6tables" | "nft" | "pfctl" | "ufw" | "firewall-cmd" => {
+            (Risk::Critical, "it changes what may reach this machine")
+        }
+        "crontab" if !has(args, "", Some('l')) => (Risk::Critical, "it plans what runs later"),
+        "at" | "batch" | "systemd-run" | "launchctl" | "schtasks" => {
+            (Risk::Critical, "it plans what runs later")
+        }
+        "systemctl" | "service" | "loginctl" | "rc-service" => services(args, first),
+        "kill" if args.iter().skip(1).any(|arg| arg == "-1") => (Risk::High, "it ends every process"),
+        "killall" | "pkill" | "xkill" => (Risk::High, "it ends processes by their name"),
+        name if CONTAINERS.contains(&name) => (Risk::High, "it starts programs outside the sandbox"),
+        name if KEYS.contains(&name) => (Risk::High, "it hands out keys"),
+        "sysctl" | "mount" | "umount" | "swapoff" | "losetup" | "nsenter" | "unshare" | "chroot"
+        | "ptrace" | "gdb" | "strace" | "ltrace" | "bpftrace" | "perf" | "dbus-send" | "gdbus" | "busctl"
+        | "osascript" | "xdg-open" | "open" | "screen" | "tmux" | "script" | "expect" => {
+            (Risk::High, "it reaches beyond the workspace")
+        }
+        _ => return None,
+    })
+}
+
+/// The daemon's own client: an agent must not answer its own questions.
+fn own(verb: &str) -> Option<(Risk, &'static str)> {
+    let looks = ["sessions", "show", "log", "search", "stats", "doctor", "wait", "completions", "man"];
+    Some(match verb {
+        verb if looks.contains(&verb) => (Risk::High, "it looks at the daemon's sessions"),
+        _ => (Risk::Critical, "it would answer or change the daemon that asks"),
+    })
+}
+
+fn services(args: &[String], first: &str) -> (Risk, &'static str) {
+    let looks = ["status", "show", "list-units", "list-unit-files", "is-active", "is-enabled", "cat"];
+    let guards = ["apparmor", "auditd", "firewalld", "ufw", "fail2ban", "selinux"];
+    if looks.contains(&first) || args.iter().any(|arg| looks.contains(&arg.as_str())) {
+        return (Risk::Medium, "it looks at services");
+    }
+    if args.iter().any(|arg| guards.iter().any(|guard| arg.starts_with(guard))) {
+        return (Risk::Critical, "it switches protection off");
+    }
+    match first {
+        "enable" | "link" | "edit" | "set-default" | "isolate" | "poweroff" | "reboot" | "halt" | "kexec" => {
+            (Risk::Critical, "it plans what runs later")
+        }
+        _ => (Risk::High, "it changes services"),
+    }
+}
+
+const DESTROYERS: [&str; 22] = [
+    "shutdown",
+    "reboot",
+    "halt",
+    "poweroff",
+    "init",
+    "telinit",
+    "fdisk",
+    "sfdisk",
+    "gdisk",
+    "parted",
+    "wipefs",
+    "blkdiscard",
+    "cryptsetup",
+    "mkswap",
+    "lvremove",
+    "vgremove",
+    "pvremove",
+    "mdadm",
+    "zpool",
+    "zfs",
+    "diskutil",
+    "hdparm",
+];
+const ACCOUNTS: [&str; 17] = [
+    "passwd",
+    "chpasswd",
+    "useradd",
+    "userdel",
+    "usermod",
+    "groupadd",
+    "groupdel",
+    "adduser",
+    "deluser",
+    "visudo",
+    "setcap",
+    "insmod",
+    "rmmod",
+    "modprobe",
+    "update-alternatives",
+    "dscl",
+    "ssh-copy-id",
+];
+const CONTAINERS: [&str; 14] = [
+    "docker",
+    "podman",
+    "nerdctl",
+    "kubectl",
+    "k3s",
+    "minikube",
+    "terraform",
+    "tofu",
+    "ansible",
+    "ansible-playbook",
+    "vagrant",
+    "virsh",
+    "qemu-system-x86_64",
+    "lxc",
+];
+const KEYS: [&str; 8] = ["security", "secret-tool", "pass", "gpg", "gpg2", "ssh-add", "ssh-keygen", "keyctl"];

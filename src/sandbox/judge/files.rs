@@ -1,0 +1,259 @@
+//! Programs that look at files, and programs that change them.
+
+use super::finding::{Finding, Scene, spots};
+use super::part::What;
+use super::place::{Spot, Zone};
+use super::words::{has, is_open, operands, values};
+use crate::sandbox::shell::GLOB;
+use crate::sandbox::tools::Risk;
+
+/// Judges a program that only looks, or is none.
+pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
+    let (_, leading, valued) = READERS.iter().find(|(names, ..)| names.contains(&name))?;
+    let mut finding = Finding::of(Risk::Low);
+    let given = has(args, "regexp", Some('e')) || has(args, "file", Some('f'));
+    let skipped = if given { 0 } else { *leading };
+    for word in operands(args, valued).into_iter().skip(skipped) {
+        finding.read(word, scene);
+    }
+    values(args).for_each(|word| finding.read(word, scene));
+    match name {
+        "sort" if has(args, "output", Some('o')) => {
+            let files = args.iter().skip_while(|arg| !arg.starts_with("-o")).skip(1).take(1);
+            files.for_each(|word| finding.write(word, scene));
+            finding.raise(Risk::Medium, "it writes");
+        }
+        "uniq" => operands(args, valued).into_iter().skip(1).for_each(|word| finding.write(word, scene)),
+        "tree" if has(args, "", Some('o')) => finding.raise(Risk::Medium, "it writes"),
+        "less" | "more" if args.iter().any(|arg| arg.starts_with('+')) => {
+            finding.raise(Risk::Medium, "a pager is told to run something");
+        }
+        _ => {}
+    }
+    let runs = ["pre", "compress-program", "hostname-bin"];
+    if runs.iter().any(|option| args.iter().any(|arg| arg.starts_with(&format!("--{option}")))) {
+        finding.raise(Risk::High, "it is told to run another program");
+    }
+    Some(finding)
+}
+
+/// Judges a program that changes files, or is none.
+pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
+    let mut finding = Finding::of(Risk::Medium);
+    match name {
+        "rm" | "unlink" | "rmdir" | "shred" | "srm" => removal(name, args, scene, &mut finding),
+        "touch" | "mkdir" | "mkfifo" | "tee" | "truncate" | "mknod" | "split" | "csplit" => {
+            operands(args, "mstrdnlb").into_iter().for_each(|word| finding.write(word, scene));
+            values(args).for_each(|word| finding.name(word, scene));
+        }
+        "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => rights(args, scene, &mut finding),
+        "cp" | "ln" | "install" | "mv" | "rsync" => copies(name, args, scene, &mut finding),
+        "dd" => disk(args, scene, &mut finding),
+        "sed" | "gsed" => sed(args, scene, &mut finding),
+        "awk" | "gawk" | "mawk" | "nawk" => awk(args, scene, &mut finding),
+        "tar" | "unzip" | "zip" | "gzip" | "gunzip" | "xz" | "bzip2" | "zstd" | "7z" | "cpio" => {
+            operands(args, "").into_iter().for_each(|word| finding.name(word, scene));
+            archive(args, scene, &mut finding);
+        }
+        "patch" => operands(args, "").into_iter().for_each(|word| finding.write(word, scene)),
+        _ => return None,
+    }
+    Some(finding)
+}
+
+fn removal(name: &str, args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let recursive = has(args, "recursive", Some('r')) || has(args, "", Some('R'));
+    if args.iter().any(|arg| arg == "--no-preserve-root") {
+        finding.raise(Risk::Critical, "it removes even the root");
+    }
+    for word in operands(args, "") {
+        finding.write(word, scene);
+        for spot in spots(word, scene) {
+            match spot.zone {
+                Zone::Outside if recursive && !is_scratch(&spot) => {
+                    finding.raise(Risk::Critical, "it removes what lies outside the workspace");
+                }
+                Zone::Inside if recursive && is_everything(&spot.path) => {
+                    finding.raise(Risk::Critical, "it removes the whole workspace");
+                }
+                Zone::Inside | Zone::Outside | Zone::Unknown if recursive => {
+                    finding.raise(Risk::High, "it removes whole directories");
+                }
+                Zone::Inside if is_everything(&spot.path) => {
+                    finding.raise(Risk::High, "it removes many files")
+                }
+                Zone::Inside | Zone::Outside | Zone::Unknown => {}
+            }
+        }
+    }
+    if name == "shred" || name == "srm" {
+        finding.raise(Risk::Critical, "what it removes cannot be brought back");
+    }
+}
+
+/// Tells whether a path inside is the workspace itself, or everything in it.
+pub(super) fn is_everything(path: &str) -> bool {
+    path.chars().all(|letter| matches!(letter, GLOB | '.' | '/'))
+}
+
+fn is_scratch(spot: &Spot) -> bool {
+    let below = |root: &str| spot.path.strip_prefix(root).is_some_and(|rest| !is_everything(rest));
+    below("/tmp/") || below("/var/tmp/")
+}
+
+fn rights(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let recursive = has(args, "recursive", Some('R'));
+    let words = operands(args, "");
+    let special =
+        |mode: &str| mode.contains("+s") || mode.contains("=s") || mode.len() == 4 && !mode.starts_with('0');
+    if words.first().is_some_and(|mode| special(mode)) {
+        finding.raise(Risk::Critical, "it gives a program its owner's rights");
+    }
+    for word in words.into_iter().skip(1) {
+        finding.write(word, scene);
+        for spot in spots(word, scene) {
+            match spot.zone {
+                Zone::Outside if recursive => {
+                    finding.raise(Risk::Critical, "it changes rights outside the workspace");
+                }
+                Zone::Inside | Zone::Unknown if recursive && is_everything(&spot.path) => {
+                    finding.raise(Risk::High, "it changes the rights of many files");
+                }
+                Zone::Inside | Zone::Outside | Zone::Unknown => {}
+            }
+        }
+    }
+}
+
+fn copies(name: &str, args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let mut words = operands(args, "tmogS");
+    let directory = args.iter().skip_while(|arg| *arg != "-t").nth(1).map(String::as_str);
+    let target = directory.or_else(|| words.pop());
+    for word in words {
+        match name {
+            "mv" => finding.write(word, scene),
+            _ => finding.read(word, scene),
+        }
+    }
+    values(args).for_each(|word| finding.write(word, scene));
+    if let Some(target) = target {
+        finding.write(target, scene);
+    }
+}
+
+fn disk(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    for arg in args {
+        match arg.split_once('=') {
+            Some(("of", file)) => finding.write(file, scene),
+            Some(("if", file)) => finding.read(file, scene),
+            Some(_) => {}
+            None if is_open(arg) => finding.unclear("where it writes is known only when it runs"),
+            None => {}
+        }
+    }
+}
+
+fn sed(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let in_place = has(args, "in-place", Some('i'));
+    let given = has(args, "expression", Some('e')) || has(args, "file", Some('f'));
+    let words = operands(args, "efl");
+    let files = if given { &words[..] } else { words.get(1..).unwrap_or_default() };
+    for word in files {
+        if in_place { finding.write(word, scene) } else { finding.read(word, scene) }
+    }
+    let script = words.first().copied().unwrap_or_default();
+    let printing =
+        |letter: char| letter.is_ascii_digit() || matches!(letter, ',' | '$' | 'p' | 'd' | 'q' | ';' | ' ');
+    if !in_place && !given && script.chars().all(printing) {
+        finding.risk = Some(Risk::Low);
+    }
+}
+
+fn awk(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let words = operands(args, "Fvf");
+    words.iter().skip(1).for_each(|word| finding.read(word, scene));
+    let script = words.first().copied().unwrap_or_default();
+    let busy = ["system", "getline", ">", "|", "@", "ENVIRON"];
+    if !has(args, "file", Some('f')) && !busy.iter().any(|word| script.contains(word)) && !is_open(script) {
+        finding.risk = Some(Risk::Low);
+    }
+}
+
+fn archive(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let runs = ["--to-command", "--checkpoint-action", "--use-compress", "-I", "--unzip-command", "-TT"];
+    if args.iter().any(|arg| runs.iter().any(|option| arg.starts_with(option))) {
+        finding.raise(Risk::High, "it is told to run another program");
+    }
+    let folder = args.iter().skip_while(|arg| *arg != "-C" && *arg != "-d").nth(1);
+    if let Some(folder) = folder {
+        finding.write(folder, scene);
+    }
+    if args.iter().any(|arg| arg == "-P" || arg == "--absolute-names") {
+        finding.raise(Risk::High, "it unpacks wherever the archive says");
+    }
+    let outside = |what: &What| match what {
+        What::Write(spot) => spot.zone == Zone::Outside,
+        What::Read(_) | What::Name(_) | What::Git(_) | What::Network(_) => false,
+    };
+    if finding.touches.iter().any(|touch| outside(&touch.what)) {
+        finding.raise(Risk::High, "it unpacks outside the workspace");
+    }
+}
+
+/// Programs that only look: their names, how many of the words are no files, and which letters take a value.
+const READERS: [(&[&str], usize, &str); 9] = [
+    (
+        &[
+            "cat",
+            "less",
+            "more",
+            "bat",
+            "nl",
+            "tac",
+            "rev",
+            "wc",
+            "uniq",
+            "diff",
+            "cmp",
+            "comm",
+            "od",
+            "xxd",
+            "hexdump",
+            "strings",
+            "file",
+            "stat",
+            "ls",
+            "tree",
+            "du",
+            "df",
+            "realpath",
+            "readlink",
+            "md5sum",
+            "sha1sum",
+            "sha256sum",
+            "sha512sum",
+            "cksum",
+            "base64",
+            "base32",
+            "column",
+            "join",
+            "paste",
+            "fold",
+            "fmt",
+            "expand",
+            "unexpand",
+            "zcat",
+            "lsof",
+        ],
+        0,
+        "",
+    ),
+    (&["head", "tail"], 0, "nc"),
+    (&["sort"], 0, "ktSo"),
+    (&["cut"], 0, "dfcb"),
+    (&["grep", "egrep", "fgrep", "zgrep", "rgrep"], 1, "ABCmef"),
+    (&["rg", "ag", "ack"], 1, "ABCmeftgTj"),
+    (&["jq", "yq"], 1, ""),
+    (&["tr"], 2, ""),
+    (&["xmllint", "tidy"], 0, ""),
+];

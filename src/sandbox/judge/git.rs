@@ -1,0 +1,227 @@
+//! `git`: what it only shows, what it changes, and what it cannot give back.
+
+use super::finding::{Finding, Scene};
+use super::network::host_of;
+use super::words::{has, is_open, operands};
+use crate::sandbox::tools::Risk;
+
+/// Judges the words after `git`.
+pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
+    let mut finding = Finding::of(Risk::Medium);
+    let Some((verb, rest)) = verb(args, scene, &mut finding) else { return finding };
+    if is_open(verb) {
+        finding.unclear("what git does is known only when it runs");
+        return finding;
+    }
+    if is_looking(verb, rest) {
+        let tells = |arg: &String| TELLS_TO_RUN.iter().any(|option| arg.starts_with(option));
+        if rest.iter().any(tells) {
+            finding.raise(Risk::High, "git is told to run or write something");
+        } else if verb != "difftool" {
+            finding.risk = Some(Risk::Low);
+        }
+        operands(rest, "").into_iter().for_each(|word| finding.name(word, scene));
+        return finding;
+    }
+    operands(rest, "m").into_iter().for_each(|word| finding.name(word, scene));
+    if CHANGES.contains(&verb) {
+        finding
+            .git(std::iter::once(verb).chain(rest.iter().map(String::as_str)).collect::<Vec<_>>().join(" "));
+    }
+    talk(verb, rest, &mut finding);
+    harm(verb, rest, &mut finding);
+    finding
+}
+
+/// Finds the verb behind the options that are for all of git.
+fn verb<'a>(args: &'a [String], scene: &Scene<'_>, finding: &mut Finding) -> Option<(&'a str, &'a [String])> {
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        match arg.as_str() {
+            "-C" => {
+                if let Some(folder) = args.get(at + 1) {
+                    finding.name(folder, scene);
+                }
+                at += 2;
+            }
+            "--no-pager" | "--literal-pathspecs" | "--no-optional-locks" | "-P" => at += 1,
+            "--version" | "--help" | "-v" | "-h" => return None,
+            option if option.starts_with('-') => {
+                finding.raise(Risk::High, "git is told to use other settings");
+                finding.unclear("git is told to use other settings");
+                at += 1;
+            }
+            verb => return Some((verb, args.get(at + 1..).unwrap_or_default())),
+        }
+    }
+    None
+}
+
+fn is_looking(verb: &str, rest: &[String]) -> bool {
+    let words = operands(rest, "");
+    let only = |known: &[&str]| rest.iter().all(|arg| known.contains(&arg.as_str()));
+    match verb {
+        "branch" => only(&["-a", "-r", "-v", "-vv", "--all", "--list", "--show-current", "--remotes"]),
+        "tag" => rest.is_empty() || words.is_empty() && only(&["-l", "--list", "-n"]),
+        "remote" => {
+            only(&["-v", "--verbose", "show", "get-url", "origin"]) && !rest.contains(&"show".to_owned())
+        }
+        "stash" => matches!(words.first(), Some(&("list" | "show"))),
+        "config" => rest.iter().any(|arg| matches!(arg.as_str(), "--get" | "--list" | "-l" | "--get-all")),
+        "reflog" => matches!(words.first(), None | Some(&"show")),
+        "worktree" | "submodule" => matches!(words.first(), Some(&("list" | "status"))),
+        "notes" => matches!(words.first(), Some(&("list" | "show"))),
+        verb => LOOKS.contains(&verb),
+    }
+}
+
+/// Notes other machines.
+fn talk(verb: &str, rest: &[String], finding: &mut Finding) {
+    let words = operands(rest, "");
+    let far = match verb {
+        "push" | "pull" | "fetch" | "clone" | "ls-remote" | "send-email" | "archive" => {
+            verb != "archive" || has(rest, "remote", None)
+        }
+        "remote" => matches!(words.first(), Some(&("update" | "show" | "prune"))),
+        "submodule" => matches!(words.first(), Some(&("update" | "add" | "foreach" | "sync"))),
+        "lfs" | "svn" | "p4" => true,
+        _ => false,
+    };
+    if far {
+        finding.network(words.iter().find_map(|word| host_of(word)));
+        finding.raise(Risk::High, "git talks to another machine");
+    }
+}
+
+fn harm(verb: &str, rest: &[String], finding: &mut Finding) {
+    let words = operands(rest, "");
+    let first = words.first().copied().unwrap_or_default();
+    let forced = has(rest, "force", Some('f')) || rest.iter().any(|arg| arg.starts_with("--force"));
+    let takes_back = words.iter().skip(1).any(|word| word.starts_with(['+', ':']));
+    let gone = has(rest, "delete", Some('d')) || has(rest, "mirror", None) || has(rest, "prune", None);
+    match verb {
+        "push" if forced || takes_back || gone => {
+            finding.raise(Risk::Critical, "it takes back what others may rely on");
+        }
+        "filter-branch" | "filter-repo" | "replace" => {
+            finding.raise(Risk::Critical, "it rewrites the history");
+        }
+        "update-ref" if has(rest, "", Some('d')) => finding.raise(Risk::Critical, "it removes a branch"),
+        "reflog" if matches!(first, "expire" | "delete") => {
+            finding.raise(Risk::Critical, "it removes what could be brought back");
+        }
+        "gc" | "prune" if verb == "prune" || has(rest, "prune", None) => {
+            finding.raise(Risk::Critical, "it removes what could be brought back");
+        }
+        "reset" if has(rest, "hard", None) || has(rest, "merge", None) || has(rest, "keep", None) => {
+            finding.raise(Risk::High, "it throws away changes");
+        }
+        "checkout" | "switch"
+            if forced || has(rest, "discard-changes", None) || rest.contains(&"--".to_owned()) =>
+        {
+            finding.raise(Risk::High, "it throws away changes");
+        }
+        "checkout" if first.starts_with('.') => finding.raise(Risk::High, "it throws away changes"),
+        "restore" | "clean" | "rebase" | "filter" | "config" | "remote" | "submodule" | "update-ref"
+        | "symbolic-ref" | "bisect" | "difftool" | "mergetool" | "daemon" | "credential" | "hook"
+        | "maintenance" | "instaweb" | "read-tree" => {
+            finding.raise(Risk::High, "it changes the repository beyond a commit");
+        }
+        "branch"
+            if has(rest, "", Some('D')) || has(rest, "force", Some('f')) || has(rest, "delete", None) =>
+        {
+            finding.raise(Risk::High, "it removes or moves a branch");
+        }
+        "tag" if has(rest, "delete", Some('d')) || forced => {
+            finding.raise(Risk::High, "it removes or moves a tag")
+        }
+        "stash" if matches!(first, "drop" | "clear") => finding.raise(Risk::High, "it throws away changes"),
+        "worktree" if first == "remove" => finding.raise(Risk::High, "it removes a directory"),
+        "rm" if has(rest, "", Some('r')) => finding.raise(Risk::High, "it removes whole directories"),
+        _ => {}
+    }
+    if matches!(verb, "rebase" | "bisect" | "submodule")
+        && rest.iter().any(|arg| EXECUTES.contains(&arg.as_str()))
+    {
+        finding.unclear("git is told to run a command");
+    }
+}
+
+const EXECUTES: [&str; 6] = ["-x", "--exec", "run", "foreach", "-i", "--interactive"];
+
+const LOOKS: [&str; 22] = [
+    "status",
+    "log",
+    "diff",
+    "show",
+    "rev-parse",
+    "ls-files",
+    "ls-tree",
+    "blame",
+    "annotate",
+    "describe",
+    "shortlog",
+    "grep",
+    "cat-file",
+    "merge-base",
+    "name-rev",
+    "count-objects",
+    "rev-list",
+    "for-each-ref",
+    "show-ref",
+    "diff-tree",
+    "check-ignore",
+    "whatchanged",
+];
+const TELLS_TO_RUN: [&str; 10] = [
+    "--output",
+    "--ext-diff",
+    "--textconv",
+    "-O",
+    "--open-files",
+    "--exec",
+    "--upload-pack",
+    "--filters",
+    "--no-index",
+    "--contents",
+];
+const CHANGES: [&str; 38] = [
+    "add",
+    "am",
+    "apply",
+    "bisect",
+    "branch",
+    "checkout",
+    "cherry-pick",
+    "clean",
+    "clone",
+    "commit",
+    "commit-tree",
+    "config",
+    "fast-import",
+    "fetch",
+    "filter-branch",
+    "filter-repo",
+    "gc",
+    "init",
+    "merge",
+    "mv",
+    "notes",
+    "prune",
+    "pull",
+    "push",
+    "read-tree",
+    "rebase",
+    "reflog",
+    "remote",
+    "replace",
+    "reset",
+    "restore",
+    "revert",
+    "rm",
+    "stash",
+    "submodule",
+    "switch",
+    "tag",
+    "update-ref",
+];

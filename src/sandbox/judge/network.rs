@@ -1,0 +1,216 @@
+//! Programs that talk to other machines, and the names of those machines.
+
+use super::finding::{Finding, Scene};
+use super::words::{is_open, operands, values};
+use crate::sandbox::tools::Risk;
+
+/// Judges a program that is there to talk to other machines, or is none.
+pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
+    let installs = installs(name, args);
+    if !FAR.contains(&name) && !installs {
+        return None;
+    }
+    let mut finding = Finding::of(Risk::High);
+    finding.why = Some(if installs { "it installs or publishes" } else { "it talks to another machine" });
+    finding.traits.fetches = FETCHERS.contains(&name);
+    let words = operands(args, "");
+    let mut hosts: Vec<String> = words.iter().filter_map(|word| host_of(word)).collect();
+    let remote = matches!(name, "ssh" | "scp" | "sftp" | "rsync" | "mosh");
+    hosts.extend(words.iter().filter(|_| remote).filter_map(|word| host_of_remote(word)));
+    hosts.sort();
+    hosts.dedup();
+    // A name that is known only when it runs, or that comes from elsewhere, is any name.
+    let elsewhere = args.iter().any(|arg| ELSEWHERE.iter().any(|option| arg.starts_with(option)));
+    if hosts.is_empty() || elsewhere || words.iter().any(|word| is_open(word)) {
+        finding.network(None);
+    }
+    hosts.into_iter().for_each(|host| finding.network(Some(host)));
+    for word in words.into_iter().chain(values(args)) {
+        let file = word.rsplit_once('@').map_or(word, |(_, file)| file);
+        finding.name(file, scene);
+        if word.starts_with('@') || word.contains("=@") {
+            finding.read(file, scene);
+        }
+    }
+    if matches!(name, "curl" | "wget") {
+        let written = |arg: &&String| matches!(arg.as_str(), "-o" | "-O" | "--output" | "--output-document");
+        let file = args.iter().skip_while(|arg| !written(arg)).nth(1);
+        file.filter(|file| !file.starts_with('-') && !file.contains("://"))
+            .into_iter()
+            .for_each(|file| finding.write(file, scene));
+    }
+    Some(finding)
+}
+
+/// Tells whether a program that manages packages would change or publish some.
+fn installs(name: &str, args: &[String]) -> bool {
+    let verbs: &[&str] = match name {
+        "npm" | "pnpm" | "yarn" | "bun" | "npx" | "bunx" | "deno" => &[
+            "install",
+            "i",
+            "add",
+            "ci",
+            "publish",
+            "update",
+            "upgrade",
+            "remove",
+            "uninstall",
+            "login",
+            "dlx",
+            "exec",
+            "create",
+            "init",
+            "link",
+            "unpublish",
+            "deprecate",
+            "owner",
+            "token",
+        ],
+        "cargo" => &[
+            "install",
+            "publish",
+            "add",
+            "update",
+            "fetch",
+            "login",
+            "logout",
+            "owner",
+            "yank",
+            "search",
+            "uninstall",
+            "vendor",
+        ],
+        "pip" | "pip3" | "pipx" | "uv" | "poetry" | "conda" | "mamba" => &[
+            "install",
+            "download",
+            "uninstall",
+            "add",
+            "sync",
+            "publish",
+            "update",
+            "remove",
+            "upgrade",
+            "lock",
+            "pip",
+            "run",
+            "tool",
+        ],
+        "gem" | "bundle" | "composer" | "mix" | "cabal" | "stack" | "opam" | "luarocks" | "nuget"
+        | "dotnet" | "helm" => &[
+            "install",
+            "update",
+            "push",
+            "publish",
+            "require",
+            "add",
+            "upgrade",
+            "uninstall",
+            "restore",
+            "yank",
+        ],
+        "go" => &["get", "install", "mod", "download"],
+        "apt" | "apt-get" | "brew" | "dnf" | "yum" | "pacman" | "apk" | "zypper" | "snap" | "flatpak"
+        | "port" | "nix" | "nix-env" | "emerge" | "choco" | "winget" | "scoop" | "rpm" | "dpkg"
+        | "rustup" | "twine" => {
+            return !args.is_empty();
+        }
+        _ => return false,
+    };
+    let bare = matches!(name, "yarn" | "npx" | "bunx");
+    // Some take their verb behind options with values.
+    args.iter().any(|arg| verbs.contains(&arg.as_str())) || bare
+}
+
+/// Returns the machine that an address names, if the word is one.
+pub(super) fn host_of(word: &str) -> Option<String> {
+    let rest = match word.split_once("://") {
+        Some((_, rest)) => rest,
+        None if word.starts_with(['-', '/', '.', '@']) => return None,
+        None => word,
+    };
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
+    let dotted = host.contains('.') || host == "localhost" || word.contains("://");
+    (dotted && !host.is_empty() && host.chars().all(plain)).then(|| host.to_ascii_lowercase())
+}
+
+/// Returns the machine of `user@host`, `host:path` or `host`.
+fn host_of_remote(word: &str) -> Option<String> {
+    let host = word.split(':').next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    let named = word.contains('@') || word.contains(':') || !word.contains('/');
+    (named && !host.is_empty() && host.chars().all(plain)).then(|| host.to_ascii_lowercase())
+}
+
+const FETCHERS: [&str; 8] = ["curl", "wget", "aria2c", "http", "https", "xh", "lynx", "fetch"];
+const ELSEWHERE: [&str; 12] = [
+    "-x",
+    "--proxy",
+    "-K",
+    "--config",
+    "--resolve",
+    "--connect-to",
+    "--unix-socket",
+    "--abstract-unix",
+    "--url",
+    "-i",
+    "--input-file",
+    "-o",
+];
+const FAR: [&str; 49] = [
+    "curl",
+    "wget",
+    "aria2c",
+    "http",
+    "https",
+    "xh",
+    "lynx",
+    "fetch",
+    "ssh",
+    "scp",
+    "sftp",
+    "rsync",
+    "mosh",
+    "nc",
+    "ncat",
+    "netcat",
+    "telnet",
+    "ftp",
+    "lftp",
+    "tftp",
+    "socat",
+    "ping",
+    "traceroute",
+    "dig",
+    "nslookup",
+    "host",
+    "whois",
+    "nmap",
+    "aws",
+    "gcloud",
+    "az",
+    "gh",
+    "glab",
+    "hub",
+    "heroku",
+    "flyctl",
+    "vercel",
+    "netlify",
+    "wrangler",
+    "doctl",
+    "sendmail",
+    "mail",
+    "mutt",
+    "openssl",
+    "psql",
+    "mysql",
+    "redis-cli",
+    "mongosh",
+    "rclone",
+];

@@ -1,0 +1,190 @@
+//! Where paths lead, told by their spelling alone: nothing is looked up, and links are not followed.
+
+use std::path::{Component, Path};
+
+use crate::sandbox::shell::{GLOB, HOLE};
+
+/// Where a call is made: the workspace and the user's home.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    workspace: String,
+    home: Option<String>,
+}
+
+/// A path as far as its spelling tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spot {
+    /// Inside, it is relative to the workspace, and empty for the workspace itself; elsewhere it is as whole as can be.
+    pub path: String,
+    /// Where it leads.
+    pub zone: Zone,
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    /// Into the workspace.
+    Inside,
+    /// Elsewhere.
+    Outside,
+    /// That is decided only when the command runs.
+    Unknown,
+}
+
+/// A directory that commands may be in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Base {
+    At(String),
+    Unknown,
+}
+
+impl Place {
+    /// Names the workspace, an absolute path, and the home where it is known.
+    pub fn new(workspace: &Path, home: Option<&Path>) -> Self {
+        Self { workspace: slashed(workspace), home: home.map(slashed) }
+    }
+
+    /// Stands for a workspace of which nothing is known: whatever is named by an absolute path lies outside.
+    pub fn nowhere() -> Self {
+        Self { workspace: "/workspace".to_owned(), home: None }
+    }
+
+    /// Returns the home, with slashes.
+    pub fn home(&self) -> Option<&str> {
+        self.home.as_deref()
+    }
+
+    /// Tells where a path of a file tool leads.
+    pub fn file(&self, path: &str) -> Spot {
+        self.spot(&Base::At(self.workspace.clone()), &slashed(Path::new(path)))
+    }
+
+    /// Returns the absolute path of a spot, as far as it is known.
+    pub fn whole(&self, spot: &Spot) -> String {
+        match spot.zone {
+            Zone::Inside => format!("{}/{}", self.workspace, spot.path),
+            Zone::Outside | Zone::Unknown => spot.path.clone(),
+        }
+    }
+
+    pub(super) fn base(&self, cwd: Option<&str>) -> Base {
+        let root = Base::At(self.workspace.clone());
+        match cwd {
+            None => root,
+            Some(cwd) => self.step(&root, &slashed(Path::new(cwd))),
+        }
+    }
+
+    /// Returns where `cd` leads from a directory.
+    pub(super) fn step(&self, base: &Base, path: &str) -> Base {
+        match self.absolute(base, path) {
+            Some(path) if !path.contains([HOLE, GLOB]) => Base::At(path),
+            Some(_) | None => Base::Unknown,
+        }
+    }
+
+    /// Tells where a word leads from a directory.
+    pub(super) fn spot(&self, base: &Base, text: &str) -> Spot {
+        let Some(whole) = self.absolute(base, text) else {
+            return Spot { path: text.to_owned(), zone: Zone::Unknown };
+        };
+        let inside = if whole == self.workspace {
+            Some("")
+        } else {
+            whole.strip_prefix(&self.workspace).and_then(|rest| rest.strip_prefix('/'))
+        };
+        let zone = match inside {
+            _ if whole.contains(HOLE) => Zone::Unknown,
+            Some(_) => Zone::Inside,
+            None => Zone::Outside,
+        };
+        Spot { path: inside.unwrap_or(&whole).to_owned(), zone }
+    }
+
+    /// Returns the absolute path without `.` and `..`, if it is known where it begins.
+    fn absolute(&self, base: &Base, text: &str) -> Option<String> {
+        let text = match text.strip_prefix('~') {
+            Some(rest) => match &self.home {
+                Some(home) => format!("{home}{rest}"),
+                None => return Some(text.to_owned()),
+            },
+            None => text.to_owned(),
+        };
+        let joined = match base {
+            _ if is_absolute(&text) => text,
+            _ if text.starts_with(HOLE) => return None,
+            Base::At(base) => format!("{base}/{text}"),
+            Base::Unknown => return None,
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for name in joined.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    if names.pop().is_some_and(|name| name.contains([HOLE, GLOB])) {
+                        return None;
+                    }
+                }
+                name => names.push(name),
+            }
+        }
+        let root = if joined.starts_with('/') { "/" } else { "" };
+        Some(format!("{root}{}", names.join("/")))
+    }
+}
+
+fn is_absolute(text: &str) -> bool {
+    let drive = || text.as_bytes().get(1) == Some(&b':') && text.as_bytes()[0].is_ascii_alphabetic();
+    text.starts_with('/') || drive()
+}
+
+/// Returns a path with slashes, whatever the system's separator is.
+fn slashed(path: &Path) -> String {
+    let mut text = String::new();
+    for part in path.components() {
+        match part {
+            Component::RootDir => text.push('/'),
+            Component::Prefix(_) | Component::CurDir | Component::ParentDir | Component::Normal(_) => {
+                if !text.is_empty() && !text.ends_with('/') {
+                    text.push('/');
+                }
+                text.push_str(&part.as_os_str().to_string_lossy());
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_known_by_where_it_leads_and_not_by_how_it_is_spelled() {
+        let place = Place::new(Path::new("/home/ann/app"), Some(Path::new("/home/ann")));
+        for (text, path, zone) in [
+            ("src/main.rs", "src/main.rs", Zone::Inside),
+            ("./src//a/../b", "src/b", Zone::Inside),
+            (".", "", Zone::Inside),
+            ("/home/ann/app/.env", ".env", Zone::Inside),
+            ("~/app/x", "x", Zone::Inside),
+            ("../other", "/home/ann/other", Zone::Outside),
+            ("../app/x", "x", Zone::Inside),
+            ("../apple", "/home/ann/apple", Zone::Outside),
+            ("~", "/home/ann", Zone::Outside),
+            ("/../../etc", "/etc", Zone::Outside),
+            ("src/\0", "src/\0", Zone::Unknown),
+            ("\0/x", "\0/x", Zone::Unknown),
+            ("/etc/\0", "/etc/\0", Zone::Unknown),
+            ("src/\u{1}/../x", "src/\u{1}/../x", Zone::Unknown),
+            ("src/\u{1}.o", "src/\u{1}.o", Zone::Inside),
+        ] {
+            let spot = place.spot(&place.base(None), text);
+            assert_eq!((spot.path.as_str(), spot.zone), (path, zone), "{text:?}");
+        }
+        assert_eq!(place.spot(&Base::Unknown, "x").zone, Zone::Unknown);
+        assert_eq!(place.spot(&place.base(Some("src")), "../x").path, "x");
+        let nowhere = Place::new(Path::new("/w"), None);
+        assert_eq!(nowhere.file("~/x"), Spot { path: "~/x".into(), zone: Zone::Outside });
+    }
+}

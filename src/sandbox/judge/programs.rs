@@ -1,0 +1,146 @@
+//! What is known about programs and builtins, by their names.
+
+use super::finding::{Finding, Scene};
+use super::words::{is_open, operands, plain_name};
+use super::{danger, files, git, network, wrappers};
+use crate::sandbox::tools::Risk;
+
+/// Judges a command by its words, of which there is at least one.
+pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
+    let Some((program, args)) = words.split_first() else { return Finding::of(Risk::Low) };
+    if program.is_empty() || program.contains([crate::sandbox::shell::HOLE, crate::sandbox::shell::GLOB]) {
+        let mut finding = Finding::of(Risk::High);
+        finding.unclear("which program runs is known only then");
+        return finding;
+    }
+    if !program.is_ascii() || program.contains(char::is_whitespace) {
+        let mut finding = Finding::of(Risk::High);
+        finding.unclear("the name of the program is easily taken for another");
+        return finding;
+    }
+    let name = plain_name(program);
+    let mut finding = builtin(&name, args)
+        .or_else(|| wrappers::judge(&name, args, scene))
+        .or_else(|| danger::judge(&name, args, scene))
+        .or_else(|| network::judge(&name, args, scene))
+        .or_else(|| (name == "git").then(|| git::judge(args, scene)))
+        .or_else(|| files::writer(&name, args, scene))
+        .or_else(|| files::reader(&name, args, scene))
+        .unwrap_or_else(|| other(program, args, scene));
+    if program.contains('/') && !SYSTEM.iter().any(|folder| program.starts_with(folder)) {
+        finding.raise(Risk::Medium, "it runs a file of the workspace or from elsewhere");
+        finding.name(program, scene);
+        finding.traits.runs_text = true;
+    }
+    if plain_name(program) != program.rsplit('/').next().unwrap_or_default() {
+        finding.raise(Risk::Medium, "it runs a program of an unusual name");
+    }
+    finding
+}
+
+/// Tells whether a function of this name would stand before something that is known.
+pub(super) fn is_known(name: &str, scene: &Scene<'_>) -> bool {
+    let nothing = [];
+    builtin(name, &nothing).is_some()
+        || name == "git"
+        || wrappers::judge(name, &nothing, scene).is_some()
+        || danger::judge(name, &nothing, scene).is_some()
+        || network::judge(name, &["install".to_owned()], scene).is_some()
+        || files::writer(name, &nothing, scene).is_some()
+        || files::reader(name, &nothing, scene).is_some()
+}
+
+/// A program of which nothing is known.
+fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
+    let mut finding = Finding::of(Risk::Medium);
+    for word in operands(args, "").into_iter().filter(|word| !is_open(word)) {
+        finding.name(word, scene);
+    }
+    let values = args.iter().filter_map(|arg| arg.split_once('=')).map(|(_, value)| value);
+    values.filter(|value| !is_open(value)).for_each(|value| finding.name(value, scene));
+    if LOOKING.contains(&program) {
+        finding.risk = Some(Risk::Low);
+    }
+    finding
+}
+
+/// What the shell does by itself, or what does next to nothing.
+fn builtin(name: &str, args: &[String]) -> Option<Finding> {
+    let mut finding = Finding::of(Risk::Low);
+    match name {
+        name if QUIET.contains(&name) => {
+            // A name with a subscript is looked up by running it.
+            if matches!(name, "unset" | "read" | "test" | "[")
+                && args.iter().any(|arg| arg == "-v" || arg.contains('['))
+            {
+                finding.unclear("a subscript that bash would run");
+            }
+        }
+        "printf" => {
+            if args.first().is_some_and(|arg| arg.starts_with("-v")) {
+                finding.unclear("a builtin that only bash knows");
+            }
+        }
+        "cd" | "chdir" => match args {
+            [folder] if !is_open(folder) && folder != "-" => finding.moves.push(folder.clone()),
+            [option, folder] if matches!(option.as_str(), "-P" | "-L" | "--") && !is_open(folder) => {
+                finding.moves.push(folder.clone());
+            }
+            [] => finding.moves.push("~".to_owned()),
+            [..] => finding.moves.push("\0".to_owned()),
+        },
+        "pushd" | "popd" => {
+            finding.moves.push("\0".to_owned());
+            // Where the shell has no such builtin, this is the daemon.
+            finding.unclear("a builtin that only bash knows");
+        }
+        "printenv" => shows(&mut finding),
+        "set" => {
+            if args.is_empty() {
+                shows(&mut finding);
+            }
+            if args
+                .iter()
+                .take_while(|arg| *arg != "--")
+                .any(|arg| is_open(arg) || (arg.starts_with('-') && arg.contains('k')))
+            {
+                finding.unclear("the shell is told to read differently");
+            }
+        }
+        "alias" | "unalias" | "hash" | "enable" | "shopt" | "declare" | "typeset" | "let" | "local"
+        | "mapfile" | "readarray" | "complete" | "bind" | "fc" | "history" | "disown" | "suspend"
+        | "compgen" | "caller" | "getopts" | "logout" | "dirs" | "coproc" | "select" | "function" => {
+            finding.unclear("a builtin that changes how the rest is read, or that only bash knows");
+        }
+        "sleep" | "kill" if !args.iter().any(|arg| arg == "-1") => {
+            finding.risk = Some(if name == "kill" { Risk::Medium } else { Risk::Low });
+        }
+        "ulimit" | "umask" => finding.risk = Some(Risk::Medium),
+        _ => return None,
+    }
+    Some(finding)
+}
+
+fn shows(finding: &mut Finding) {
+    finding.raise(Risk::Medium, "it shows the environment");
+    finding.traits.shows_environment = true;
+}
+
+const QUIET: [&str; 38] = [
+    "echo", "true", "false", ":", "pwd", "whoami", "id", "uname", "date", "which", "type", "test", "[",
+    "exit", "return", "break", "continue", "shift", "wait", "seq", "basename", "dirname", "tty", "nproc",
+    "arch", "expr", "getconf", "locale", "times", "export", "readonly", "unset", "read", "cal", "groups",
+    "yes", "jobs", "uptime",
+];
+/// Other programs that only look.
+const LOOKING: [&str; 8] = ["ps", "top", "free", "ldd", "nm", "objdump", "readelf", "man"];
+const SYSTEM: [&str; 8] = [
+    "/bin/",
+    "/usr/bin/",
+    "/usr/local/bin/",
+    "/sbin/",
+    "/usr/sbin/",
+    "/opt/homebrew/bin/",
+    "/usr/local/sbin/",
+    "/snap/bin/",
+];

@@ -1,0 +1,162 @@
+//! Files by what others make of them: those that hold secrets, and those that are run or trusted.
+
+use super::place::{Spot, Zone};
+use crate::sandbox::tools::Risk;
+
+/// Tells whether a file is named as those are which hold secrets.
+pub(super) fn holds_secrets(spot: &Spot) -> bool {
+    let path = spot.path.to_lowercase();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let named = name.starts_with(".env")
+        || name.starts_with("id_")
+        || SECRET_NAMES.contains(&name)
+        || SECRET_EXTENSIONS.contains(&extension);
+    let below = spot.zone != Zone::Inside && SECRET_FOLDERS.iter().any(|folder| has_folder(&path, folder));
+    let system = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/proc/self/environ"];
+    named || below || system.iter().any(|file| path.starts_with(file)) || path.ends_with("/environ")
+}
+
+/// Tells whether a path leads into what belongs to the daemon itself: its socket, its keys, its journal.
+pub(super) fn is_ours(spot: &Spot) -> bool {
+    let path = spot.path.to_lowercase();
+    spot.zone != Zone::Inside && (has_folder(&path, ".push") || path.ends_with("push/keys.toml"))
+}
+
+/// Returns how much harm reading a file may do.
+pub(super) fn of_reading(spot: &Spot) -> Risk {
+    if is_ours(spot) {
+        return Risk::Critical;
+    }
+    match spot.zone {
+        Zone::Inside if holds_secrets(spot) => Risk::Medium,
+        Zone::Outside | Zone::Unknown if holds_secrets(spot) => Risk::High,
+        Zone::Inside | Zone::Outside | Zone::Unknown => Risk::Low,
+    }
+}
+
+/// Returns how much harm writing a file may do.
+pub(super) fn of_writing(spot: &Spot) -> Risk {
+    let path = spot.path.to_lowercase();
+    // What git finds there it runs: hooks, filters, an editor.
+    if path.split('/').any(|name| name == ".git") || is_ours(spot) {
+        return Risk::Critical;
+    }
+    match spot.zone {
+        Zone::Inside => {
+            let run = path.split('/').any(|name| RUN_BY_OTHERS.contains(&name));
+            if run || holds_secrets(spot) { Risk::High } else { Risk::Medium }
+        }
+        Zone::Outside | Zone::Unknown => of_writing_outside(&path),
+    }
+}
+
+fn of_writing_outside(path: &str) -> Risk {
+    if HARMLESS.contains(&path) {
+        return Risk::Low;
+    }
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let scratch = SCRATCH.iter().any(|root| path.starts_with(root));
+    let root = |root: &&str| path == *root || path.starts_with(&format!("{root}/"));
+    let critical = (!scratch && CRITICAL_ROOTS.iter().any(|name| root(&name)))
+        || SECRET_FOLDERS.iter().chain(&RUN_FOLDERS).any(|folder| has_folder(path, folder))
+        || RUN_FILES.contains(&name);
+    match () {
+        () if critical => Risk::Critical,
+        () if scratch => Risk::Medium,
+        () => Risk::High,
+    }
+}
+
+/// Tells whether a path has these folders in it, one below the other.
+fn has_folder(path: &str, folder: &str) -> bool {
+    format!("{path}/").contains(&format!("/{folder}/"))
+}
+
+const SECRET_NAMES: [&str; 9] = [
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    "credentials",
+    "credentials.toml",
+    ".git-credentials",
+    ".vault-token",
+];
+const SECRET_EXTENSIONS: [&str; 7] = ["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx"];
+/// Folders whose files are secrets, or are believed by who logs in.
+const SECRET_FOLDERS: [&str; 10] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".password-store",
+    "library/keychains",
+];
+/// What others run or trust as soon as it is there, in a workspace.
+const RUN_BY_OTHERS: [&str; 9] = [
+    ".github",
+    ".gitlab-ci.yml",
+    ".push",
+    ".ssh",
+    ".vscode",
+    ".envrc",
+    ".husky",
+    ".circleci",
+    ".pre-commit-config.yaml",
+];
+/// The same in a home.
+const RUN_FOLDERS: [&str; 7] = [
+    ".config/systemd",
+    ".config/autostart",
+    ".local/share/systemd",
+    "library/launchagents",
+    "library/launchdaemons",
+    ".config/fish",
+    ".local/bin",
+];
+const RUN_FILES: [&str; 14] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".gitconfig",
+    ".vimrc",
+    ".inputrc",
+    ".xinitrc",
+    ".xprofile",
+    "authorized_keys",
+    "sudoers",
+];
+/// What a machine is run by.
+const CRITICAL_ROOTS: [&str; 17] = [
+    "/dev",
+    "/etc",
+    "/boot",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/usr",
+    "/sys",
+    "/proc",
+    "/root",
+    "/var/spool",
+    "/var/lib",
+    "/system",
+    "/library",
+    "/run/systemd",
+    "/efi",
+];
+const SCRATCH: [&str; 6] =
+    ["/tmp/", "/var/tmp/", "/private/tmp/", "/dev/shm/", "/dev/pts/", "/private/var/folders/"];
+const HARMLESS: [&str; 7] =
+    ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2", "/dev/zero"];

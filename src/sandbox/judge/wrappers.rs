@@ -1,0 +1,328 @@
+//! Programs that run other programs, and the shell's own ways to do so.
+
+use super::finding::{Finding, Inner, Input, Scene};
+use super::words::is_open;
+use crate::sandbox::shell::HOLE;
+use crate::sandbox::tools::Risk;
+
+/// Judges a program that runs another, or is none.
+pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
+    let mut finding = Finding::of(Risk::Medium);
+    match name {
+        "nohup" | "setsid" | "time" | "command" | "builtin" | "exec" | "busybox" | "toybox" | "chrt"
+        | "ionice" | "nice" | "stdbuf" | "timeout" | "gtimeout" | "taskset" | "caffeinate" => {
+            before(name, args, &mut finding);
+        }
+        "env" => environment(args, &mut finding),
+        "sudo" | "doas" | "pkexec" | "su" | "runuser" | "run0" => rights(name, args, &mut finding),
+        "xargs" | "parallel" => each(name, args, &mut finding),
+        "find" | "gfind" => find(args, scene, &mut finding),
+        "fd" | "fdfind" => fd(args, scene, &mut finding),
+        "watch" | "entr" => {
+            finding.traits.is_transparent = true;
+            let words: Vec<String> = args.iter().skip_while(|arg| arg.starts_with('-')).cloned().collect();
+            text_of(&words, &mut finding);
+        }
+        "eval" => {
+            finding.traits.is_transparent = true;
+            text_of(args, &mut finding);
+        }
+        "trap" => trap(args, &mut finding),
+        name if SHELLS.contains(&name) => shell(args, scene, &mut finding),
+        "." | "source" => sourced(args, scene, &mut finding),
+        name if INTERPRETERS.iter().any(|known| name == *known) => interpreter(args, scene, &mut finding),
+        _ => return None,
+    }
+    Some(finding)
+}
+
+/// Programs that take options of their own, and then a command.
+fn before(name: &str, args: &[String], finding: &mut Finding) {
+    if name == "command" && args.first().is_some_and(|arg| matches!(arg.as_str(), "-v" | "-V")) {
+        finding.risk = Some(Risk::Low);
+        return;
+    }
+    finding.traits.is_transparent = true;
+    let (valued, flags): (&[&str], &[&str]) = match name {
+        "nice" => (&["-n", "--adjustment"], &[]),
+        "ionice" => (&["-c", "-n", "-p"], &["-t"]),
+        "stdbuf" => (&["-i", "-o", "-e"], &[]),
+        "timeout" | "gtimeout" => {
+            (&["-k", "-s", "--kill-after", "--signal"], &["--foreground", "--preserve-status", "-v"])
+        }
+        "time" => (&["-f", "-o"], &["-p", "-v"]),
+        "setsid" => (&[], &["-w", "-f", "-c", "--wait", "--fork"]),
+        "taskset" => (&[], &["-c"]),
+        "command" => (&[], &["-p"]),
+        "exec" => (&["-a"], &["-c", "-l"]),
+        _ => (&[], &[]),
+    };
+    let positional = usize::from(matches!(name, "timeout" | "gtimeout" | "taskset" | "chrt"));
+    let mut at = 0;
+    while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
+        let attached = |option: &&str| !option.starts_with("--") && arg.starts_with(*option) && arg.len() > 2;
+        let number = name == "nice" && arg[1..].bytes().all(|byte| byte.is_ascii_digit());
+        at += match arg.as_str() {
+            "--" => 1,
+            arg if valued.contains(&arg) => 2,
+            arg if flags.contains(&arg) => 1,
+            arg if arg.starts_with("--") && arg.contains('=') => 1,
+            _ if number || valued.iter().any(|option| attached(option)) => 1,
+            _ => {
+                finding.unclear("an unknown option stands before a command");
+                return;
+            }
+        };
+        if args.get(at - 1).is_some_and(|arg| arg == "--") {
+            break;
+        }
+    }
+    // A replacement of what is open now for the shell itself has no command.
+    if args.get(..at + positional).is_some_and(|skipped| skipped.iter().any(|arg| is_open(arg))) {
+        finding.unclear("what runs is known only when it runs");
+    }
+    words_of(args.get(at + positional..).unwrap_or_default(), finding);
+}
+
+fn words_of(words: &[String], finding: &mut Finding) {
+    if !words.is_empty() {
+        finding.inner.push(Inner::Words(words.to_vec()));
+    }
+}
+
+fn text_of(words: &[String], finding: &mut Finding) {
+    let text = words.join(" ");
+    if text.contains(|letter| letter == HOLE || letter == crate::sandbox::shell::GLOB) {
+        finding.traits.runs_text = true;
+        finding.unclear("the text that runs as a command is known only then");
+    } else {
+        finding.inner.push(Inner::Text(text));
+    }
+}
+
+fn environment(args: &[String], finding: &mut Finding) {
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        at += match arg.as_str() {
+            "-i" | "-" | "--ignore-environment" | "-0" | "-v" | "--null" => 1,
+            "-u" | "--unset" => 2,
+            "--" => {
+                at += 1;
+                break;
+            }
+            option if option.starts_with("--unset=") => 1,
+            option if option.starts_with('-') => {
+                finding.unclear("an unknown option stands before a command");
+                return;
+            }
+            word if word.contains('=') => 1,
+            _ => break,
+        };
+    }
+    if args.get(at).is_none() {
+        finding.why = Some("it shows the environment");
+        finding.traits.shows_environment = true;
+        return;
+    }
+    finding.traits.is_transparent = true;
+    words_of(&args[at..], finding);
+}
+
+fn rights(name: &str, args: &[String], finding: &mut Finding) {
+    finding.raise(Risk::High, "it takes the rights of another user");
+    if matches!(name, "su" | "runuser" | "run0") {
+        match args.iter().position(|arg| arg == "-c" || arg == "--command") {
+            Some(at) => text_of(args.get(at + 1..at + 2).unwrap_or_default(), finding),
+            None => finding.unclear("it begins a shell of another user"),
+        }
+        return;
+    }
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        at += match arg.as_str() {
+            "-n" | "-E" | "-H" | "-S" | "-k" | "-b" => 1,
+            "-u" | "-g" | "-C" | "--user" | "--group" => 2,
+            "-l" | "-v" | "-K" | "-V" => return,
+            "--" => {
+                at += 1;
+                break;
+            }
+            option if option.starts_with('-') => {
+                finding.unclear("an unknown option stands before a command");
+                return;
+            }
+            word if word.contains('=') => {
+                finding.unclear("a variable is set for another user");
+                return;
+            }
+            _ => break,
+        };
+    }
+    words_of(args.get(at..).unwrap_or_default(), finding);
+}
+
+/// A command for each word of the input.
+fn each(name: &str, args: &[String], finding: &mut Finding) {
+    let valued =
+        ["-n", "-P", "-L", "-I", "-d", "-s", "-E", "-a", "-j", "--max-args", "--max-procs", "--delimiter"];
+    let flags = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-k", "--keep-order"];
+    let attached = ["-n", "-P", "-L", "-I", "-d", "-j"];
+    let mut at = 0;
+    while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
+        at += match arg.as_str() {
+            arg if valued.contains(&arg) => 2,
+            arg if flags.contains(&arg) || (arg.starts_with("--") && arg.contains('=')) => 1,
+            arg if attached.iter().any(|option| arg.starts_with(option)) => 1,
+            "-0r" | "-r0" => 1,
+            _ => {
+                finding.unclear("an unknown option stands before a command");
+                return;
+            }
+        };
+    }
+    let mut words: Vec<String> = args.get(at..).unwrap_or_default().to_vec();
+    if words.is_empty() || name == "parallel" {
+        match (words.is_empty(), name) {
+            (true, "xargs") => words.push("echo".to_owned()),
+            (true, _) => return finding.unclear("it runs its input"),
+            (false, _) => {}
+        }
+    }
+    finding.traits.is_transparent = true;
+    let mut words: Vec<String> = words.into_iter().map(|word| word.replace("{}", "\0")).collect();
+    words.push(HOLE.to_string());
+    words_of(&words, finding);
+}
+
+fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    finding.risk = Some(Risk::Low);
+    let roots = args.iter().take_while(|arg| !arg.starts_with('-') && !matches!(arg.as_str(), "(" | "!"));
+    let roots: Vec<&String> = roots.collect();
+    roots.iter().for_each(|word| finding.read(word, scene));
+    let mut rest = args.iter().skip(roots.len());
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                let words = rest.by_ref().take_while(|word| !matches!(word.as_str(), ";" | "+"));
+                let words: Vec<String> = words.map(|word| word.replace("{}", "\0")).collect();
+                words_of(&words, finding);
+            }
+            "-delete" => {
+                finding.raise(Risk::High, "it removes what it finds");
+                let whole = [".".to_owned()];
+                let roots: Vec<&String> =
+                    if roots.is_empty() { whole.iter().collect() } else { roots.clone() };
+                roots.iter().for_each(|word| finding.write(word, scene));
+            }
+            "-fprint" | "-fprintf" | "-fls" | "-fprint0" => {
+                finding.raise(Risk::Medium, "it writes");
+                rest.by_ref().take(1).for_each(|word| finding.write(word, scene));
+            }
+            word if is_open(word) => finding.unclear("what find does is known only when it runs"),
+            _ => {}
+        }
+    }
+}
+
+fn fd(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    finding.risk = Some(Risk::Low);
+    let at = args.iter().position(|arg| matches!(arg.as_str(), "-x" | "-X" | "--exec" | "--exec-batch"));
+    let open = args.iter().any(|arg| is_open(arg) || (arg.starts_with("--exec") && arg.contains('=')));
+    if open {
+        finding.unclear("what runs is known only when it runs");
+    }
+    args.iter().take(at.unwrap_or(args.len())).for_each(|word| finding.name(word, scene));
+    if let Some(at) = at {
+        let mut words: Vec<String> = args[at + 1..].iter().map(|word| word.replace("{}", "\0")).collect();
+        words.push(HOLE.to_string());
+        words_of(&words, finding);
+    }
+}
+
+fn trap(args: &[String], finding: &mut Finding) {
+    let args = if args.first().is_some_and(|arg| arg == "--") { &args[1..] } else { args };
+    match args.first().map(String::as_str) {
+        None | Some("-" | "" | "-l" | "-p") => finding.risk = Some(Risk::Low),
+        Some(_) => {
+            finding.traits.is_transparent = true;
+            text_of(&args[..1], finding);
+        }
+    }
+}
+
+fn shell(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    let mut at = 0;
+    let mut text = false;
+    while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-') || arg.starts_with('+')) {
+        let letters = arg.trim_start_matches(['-', '+']);
+        at += 1;
+        match arg.as_str() {
+            "-" | "--" => break,
+            "--norc" | "--noprofile" | "--posix" => {}
+            _ if arg.starts_with("--") => return finding.unclear("a shell with an unknown option"),
+            "-o" | "+o" => at += 1,
+            _ if letters.chars().all(|letter| "cexuflsvnh".contains(letter)) => text |= letters.contains('c'),
+            _ => return finding.unclear("a shell with an unknown option"),
+        }
+    }
+    match (args.get(at), text) {
+        (Some(command), true) => {
+            finding.traits.is_transparent = true;
+            // What stands behind it is `$0`, `$1` and so on, which are marked as unknown in the text.
+            text_of(std::slice::from_ref(command), finding);
+        }
+        (None, true) => finding.unclear("a shell without a command"),
+        (Some(file), false) => sourced(std::slice::from_ref(file), scene, finding),
+        (None, false) => match &scene.input {
+            Input::Text(text) => {
+                finding.traits.is_transparent = true;
+                finding.inner.push(Inner::Text(text.clone()));
+            }
+            Input::Pipe => {
+                finding.traits.runs_text = true;
+                finding.unclear("a shell runs what another command prints");
+            }
+            Input::Quiet => {
+                finding.traits.runs_text = true;
+                finding.unclear("a shell runs its input");
+            }
+        },
+    }
+}
+
+fn sourced(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    finding.traits.runs_text = true;
+    match args.first() {
+        Some(file) if !is_open(file) => finding.read(file, scene),
+        Some(_) | None => finding.unclear("which file runs as a script is known only then"),
+    }
+}
+
+fn interpreter(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
+    args.iter().filter(|arg| !arg.starts_with('-')).for_each(|word| finding.name(word, scene));
+    finding.traits.runs_text = true;
+    let idle = args.iter().all(|arg| arg.starts_with('-') && arg.len() < 3 || arg == "-");
+    let version = args.iter().any(|arg| matches!(arg.as_str(), "-V" | "-v" | "--version" | "-h" | "--help"));
+    if idle && !version && scene.input == Input::Pipe {
+        finding.unclear("an interpreter runs what another command prints");
+    }
+}
+
+pub(super) const SHELLS: [&str; 10] =
+    ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"];
+const INTERPRETERS: [&str; 14] = [
+    "python",
+    "python3",
+    "python2",
+    "perl",
+    "ruby",
+    "node",
+    "nodejs",
+    "php",
+    "lua",
+    "deno",
+    "tclsh",
+    "osascript",
+    "irb",
+    "ghci",
+];

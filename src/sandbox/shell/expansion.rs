@@ -1,0 +1,171 @@
+//! Expansions: what begins with a dollar sign or a backquote.
+
+use super::Unclear;
+use super::parse::{End, Parser, is_name};
+use super::tree::{HOLE, Word};
+
+/// What an expansion stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quotes {
+    None,
+    Double,
+    Document,
+}
+
+impl Parser<'_> {
+    /// Reads what begins with a dollar sign.
+    pub(super) fn dollar(&mut self, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
+        let next = self.chars.get(self.at + 1).copied();
+        match next {
+            Some('(') if self.next_is("$((") => self.arithmetic(word),
+            Some('(') => {
+                self.at += 2;
+                let list = self.deeper(|parser| parser.list(End::Substitution))?;
+                self.at += 1;
+                word.scripts.push(list);
+                word.text.push(HOLE);
+                Ok(())
+            }
+            Some('{') => self.braced(word),
+            Some('\'' | '"') if quotes == Quotes::None => {
+                self.unclear("`$'…'` and `$\"…\"` are read in two ways")
+            }
+            Some('[') => self.unclear("`$[` is read in two ways"),
+            Some('\\') if self.next_is("$\\\n") => self.unclear("a word is continued on the next line"),
+            Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => {
+                self.at += 1;
+                let name = self.name();
+                word.text.push(standing_for(&name, word));
+                Ok(())
+            }
+            Some('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!') => {
+                self.at += 2;
+                word.text.push(HOLE);
+                Ok(())
+            }
+            Some(_) | None => {
+                self.at += 1;
+                word.text.push('$');
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the name of a variable.
+    fn name(&mut self) -> String {
+        let rest = &self.chars[self.at..];
+        let name: String =
+            rest.iter().take_while(|letter| letter.is_ascii_alphanumeric() || **letter == '_').collect();
+        self.at += name.len();
+        name
+    }
+
+    /// Reads `${…}`, of which only the forms of POSIX with a plain word are taken.
+    fn braced(&mut self, word: &mut Word) -> Result<(), Unclear> {
+        self.at += 2;
+        let length = self.peek() == Some('#') && !self.next_is("#}");
+        if length {
+            self.at += 1;
+        }
+        let mut name = self.name();
+        if name.is_empty() {
+            match self.peek() {
+                Some(letter @ ('@' | '*' | '#' | '?' | '-' | '$' | '!')) => {
+                    self.at += 1;
+                    name.push(letter);
+                }
+                Some(_) | None => return self.unclear("an expansion that is not known to every shell"),
+            }
+        }
+        let begin = self.at;
+        while self.peek().is_some_and(is_plain) {
+            self.at += 1;
+        }
+        if self.peek() != Some('}') {
+            return self.unclear("an expansion with more than a plain word in it");
+        }
+        let rest: String = self.chars[begin..self.at].iter().collect();
+        let operator = rest.strip_prefix(':').unwrap_or(&rest);
+        let known = match operator.chars().next() {
+            None => rest.is_empty(),
+            Some('-' | '=' | '?' | '+') => !length,
+            Some('#' | '%') => !length && !rest.starts_with(':'),
+            Some(_) => false,
+        };
+        if !known || (!is_name(&name) && !rest.is_empty() && name.parse::<u32>().is_err()) {
+            return self.unclear("an expansion that is not known to every shell");
+        }
+        if operator.starts_with('=') {
+            word.assigns.push(name.clone());
+        }
+        self.at += 1;
+        word.text.push(if rest.is_empty() && !length { standing_for(&name, word) } else { HOLE });
+        Ok(())
+    }
+
+    /// Reads `$((…))` of numbers, names and operators.
+    fn arithmetic(&mut self, word: &mut Word) -> Result<(), Unclear> {
+        let begin = self.at + "$((".len();
+        let mut open = 0_usize;
+        self.at = begin;
+        loop {
+            match self.peek() {
+                Some(')') if open == 0 && self.next_is("))") => break,
+                Some(')') if open > 0 => open -= 1,
+                Some('(') => open += 1,
+                Some(letter) if letter.is_ascii_alphanumeric() || " _+-*/%<>=!&|^?:$\t".contains(letter) => {}
+                Some(_) | None => return self.unclear("arithmetic that is not known to every shell"),
+            }
+            self.at += 1;
+        }
+        let text: String = self.chars[begin..self.at].iter().collect();
+        let compared = text.replace("==", "").replace("!=", "").replace("<=", "").replace(">=", "");
+        if compared.contains('=') || text.contains("++") || text.contains("--") {
+            return self.unclear("arithmetic that assigns");
+        }
+        let numbers =
+            text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_' || letter == '$'));
+        if numbers.filter(|word| !word.is_empty()).any(|word| word.parse::<u64>().is_err()) {
+            self.shared.counts_with_variables = true;
+        }
+        self.at += 2;
+        word.numbers += 1;
+        word.text.push(HOLE);
+        Ok(())
+    }
+
+    /// Reads a substitution between backquotes, in which nothing is escaped.
+    pub(super) fn backquoted(&mut self, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
+        let begin = self.at + 1;
+        let Some(length) = self.chars[begin..].iter().position(|letter| *letter == '`') else {
+            return self.unclear("a backquote does not end");
+        };
+        let inner = &self.chars[begin..begin + length];
+        if inner.contains(&'\\') || (quotes != Quotes::None && inner.contains(&'"')) {
+            return self.unclear("a backquoted command with something escaped in it");
+        }
+        let mut parser = Parser::new(inner, self.limits);
+        parser.depth = self.depth;
+        parser.shared = std::mem::take(&mut self.shared);
+        let list = parser.deeper(|parser| parser.list(End::Text));
+        self.shared = parser.shared;
+        word.scripts.push(list.map_err(|unclear| Unclear { at: unclear.at + begin, ..unclear })?);
+        word.text.push(HOLE);
+        self.at = begin + length + 1;
+        Ok(())
+    }
+}
+
+/// Returns what stands for a variable: the home and the directory are known by other names where a word begins with them.
+fn standing_for(name: &str, word: &Word) -> char {
+    match name {
+        "HOME" if word.text.is_empty() => '~',
+        "PWD" if word.text.is_empty() => '.',
+        _ => HOLE,
+    }
+}
+
+/// Tells whether a letter in `${…}` stands for itself in every shell.
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_./:@%+,-*?= #~".contains(letter)
+}

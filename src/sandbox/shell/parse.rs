@@ -1,0 +1,499 @@
+//! Commands, lists and redirections.
+
+use super::tree::{
+    Assignment, Background, Block, Command, List, Pipeline, Redirect, Script, Simple, Way, When, Word,
+};
+use super::{Limits, Unclear};
+
+/// Reads one text; a text inside a text has a reader of its own, which goes on with the same [`Shared`].
+pub(super) struct Parser<'a> {
+    pub(super) chars: &'a [char],
+    pub(super) at: usize,
+    pub(super) depth: usize,
+    pub(super) limits: Limits,
+    pub(super) shared: Shared,
+    /// Here-documents whose bodies begin after the next line break.
+    pub(super) pending: Vec<Pending>,
+}
+
+/// What is counted and gathered over the whole text.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) commands: usize,
+    pub(super) bodies: Vec<Word>,
+    pub(super) counts_with_variables: bool,
+}
+
+/// A here-document of which only the delimiter has been read.
+pub(super) struct Pending {
+    pub(super) delimiter: String,
+    pub(super) body: usize,
+    pub(super) kind: Document,
+    pub(super) tabs: Tabs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Document {
+    Literal,
+    Expanded,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tabs {
+    Kept,
+    Dropped,
+}
+
+/// Where a list ends.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    /// With the text.
+    Text,
+    /// Before `)`.
+    Paren,
+    /// Before `)`; there may be nothing in it.
+    Substitution,
+    /// Before one of these words.
+    Words(&'static [&'static str]),
+    /// Before `;;` or `esac`; there may be nothing in it.
+    Case,
+}
+
+const RESERVED: [&str; 16] = [
+    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "{", "}", "!",
+    "in",
+];
+/// Words that bash alone reserves: what follows them is read by rules of its own.
+const BASH_RESERVED: [&str; 4] = ["[[", "function", "select", "coproc"];
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(chars: &'a [char], limits: Limits) -> Self {
+        Self { chars, at: 0, depth: 0, limits, shared: Shared::default(), pending: Vec::new() }
+    }
+
+    pub(super) fn finish(self, list: List) -> Script {
+        let Shared { bodies, counts_with_variables, .. } = self.shared;
+        Script { list, bodies, counts_with_variables }
+    }
+
+    pub(super) fn unclear<T>(&self, what: &'static str) -> Result<T, Unclear> {
+        Err(Unclear { at: self.at + 1, what })
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    pub(super) fn next_is(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(index, letter)| self.chars.get(self.at + index) == Some(&letter))
+    }
+
+    /// Does something one level deeper.
+    pub(super) fn deeper<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Unclear>,
+    ) -> Result<T, Unclear> {
+        if self.depth == self.limits.depth {
+            return self.unclear("it is nested too deep to be read");
+        }
+        self.depth += 1;
+        let done = work(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// Skips blanks, continued lines and a comment.
+    pub(super) fn skip_blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t') => self.at += 1,
+                Some('\\') if self.next_is("\\\n") => self.at += 2,
+                Some('#') => {
+                    while self.peek().is_some_and(|letter| letter != '\n') {
+                        self.at += 1;
+                    }
+                }
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    fn skip_lines(&mut self) -> Result<(), Unclear> {
+        self.skip_blanks();
+        while self.peek() == Some('\n') {
+            self.at += 1;
+            self.read_documents()?;
+            self.skip_blanks();
+        }
+        Ok(())
+    }
+
+    /// Returns the reserved word that stands here.
+    fn reserved(&self) -> Option<&'static str> {
+        let word: String = self.chars[self.at.min(self.chars.len())..]
+            .iter()
+            .take(8)
+            .take_while(|letter| !is_meta(**letter))
+            .collect();
+        RESERVED.into_iter().find(|known| *known == word)
+    }
+
+    fn expect_word(&mut self, word: &'static str) -> Result<(), Unclear> {
+        if self.reserved() != Some(word) {
+            return self.unclear("a compound command is not complete");
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn is_at(&self, end: End) -> bool {
+        match end {
+            End::Text => self.peek().is_none(),
+            End::Paren | End::Substitution => self.peek() == Some(')'),
+            End::Words(words) => self.reserved().is_some_and(|word| words.contains(&word)),
+            End::Case => self.next_is(";;") || self.reserved() == Some("esac"),
+        }
+    }
+
+    pub(super) fn list(&mut self, end: End) -> Result<List, Unclear> {
+        let mut list = List::default();
+        loop {
+            self.skip_lines()?;
+            if self.is_at(end) {
+                break;
+            }
+            let first = list.0.len();
+            self.and_or(&mut list)?;
+            self.skip_blanks();
+            match self.peek() {
+                Some(';') if !self.next_is(";;") => self.at += 1,
+                Some('&') if self.next_is("&>") => return self.unclear("`&>` is read in two ways"),
+                Some('&') => {
+                    self.at += 1;
+                    for pipeline in &mut list.0[first..] {
+                        pipeline.background = Background::Yes;
+                    }
+                }
+                Some('\n') => {}
+                Some(_) | None if self.is_at(end) => break,
+                Some(_) | None => return self.unclear("this is not the grammar of a shell"),
+            }
+        }
+        match end {
+            End::Text | End::Substitution if !self.pending.is_empty() => {
+                self.unclear("a here-document has no body")
+            }
+            End::Paren | End::Words(_) if list.0.is_empty() => self.unclear("a command is missing"),
+            End::Text | End::Substitution | End::Case | End::Paren | End::Words(_) => Ok(list),
+        }
+    }
+
+    fn and_or(&mut self, list: &mut List) -> Result<(), Unclear> {
+        let mut when = When::Always;
+        loop {
+            list.0.push(self.pipeline(when)?);
+            self.skip_blanks();
+            when = match () {
+                () if self.next_is("&&") => When::Succeeded,
+                () if self.next_is("||") => When::Failed,
+                () => return Ok(()),
+            };
+            self.at += 2;
+            self.skip_lines()?;
+        }
+    }
+
+    fn pipeline(&mut self, when: When) -> Result<Pipeline, Unclear> {
+        if self.reserved() == Some("!") {
+            self.at += 1;
+            self.skip_blanks();
+        }
+        let mut commands = Vec::new();
+        loop {
+            commands.push(self.deeper(Self::command)?);
+            self.skip_blanks();
+            if self.peek() != Some('|') || self.next_is("||") {
+                return Ok(Pipeline { commands, background: Background::No, when });
+            }
+            if self.next_is("|&") {
+                return self.unclear("`|&` is not known to every shell");
+            }
+            self.at += 1;
+            self.skip_lines()?;
+        }
+    }
+
+    fn command(&mut self) -> Result<Command, Unclear> {
+        self.shared.commands += 1;
+        if self.shared.commands > self.limits.commands {
+            return self.unclear("there are too many commands to be read");
+        }
+        if self.next_is("((") {
+            return self.unclear("`((` is read in two ways");
+        }
+        if self.peek() == Some('(') {
+            self.at += 1;
+            let list = self.list(End::Paren)?;
+            self.at += 1;
+            return self.compound(Block::Subshell, Vec::new(), vec![list]);
+        }
+        match self.reserved() {
+            Some("{") => {
+                self.at += 1;
+                let list = self.until(&["}"])?;
+                self.compound(Block::Group, Vec::new(), vec![list])
+            }
+            Some("if") => self.conditional(),
+            Some("while" | "until") => {
+                self.at += "while".len();
+                let condition = self.until(&["do"])?;
+                let body = self.until(&["done"])?;
+                self.compound(Block::While, Vec::new(), vec![condition, body])
+            }
+            Some("for") => self.for_loop(),
+            Some("case") => self.case(),
+            Some(_) => self.unclear("a reserved word stands in the wrong place"),
+            None => self.simple(),
+        }
+    }
+
+    /// Reads a list and the word after it.
+    fn until(&mut self, words: &'static [&'static str]) -> Result<List, Unclear> {
+        let list = self.list(End::Words(words))?;
+        self.at += self.reserved().map_or(0, str::len);
+        Ok(list)
+    }
+
+    fn compound(&mut self, block: Block, words: Vec<Word>, lists: Vec<List>) -> Result<Command, Unclear> {
+        let mut redirects = Vec::new();
+        self.skip_blanks();
+        while let Some(redirect) = self.redirect()? {
+            redirects.push(redirect);
+            self.skip_blanks();
+        }
+        Ok(Command::Compound { block, words, lists, redirects })
+    }
+
+    fn conditional(&mut self) -> Result<Command, Unclear> {
+        let mut lists = Vec::new();
+        self.at += "if".len();
+        loop {
+            lists.push(self.until(&["then"])?);
+            lists.push(self.list(End::Words(&["elif", "else", "fi"]))?);
+            let word = self.reserved();
+            self.at += word.map_or(0, str::len);
+            if word == Some("else") {
+                lists.push(self.until(&["fi"])?);
+            }
+            if word != Some("elif") {
+                return self.compound(Block::If, Vec::new(), lists);
+            }
+        }
+    }
+
+    fn for_loop(&mut self) -> Result<Command, Unclear> {
+        self.at += "for".len();
+        self.skip_blanks();
+        let variable = self.word()?;
+        if variable.quoted || !is_name(&variable.text) {
+            return self.unclear("the variable of `for` is no name");
+        }
+        self.skip_lines()?;
+        let mut words = Vec::new();
+        if self.reserved() == Some("in") {
+            self.at += "in".len();
+            self.skip_blanks();
+            while self.peek().is_some_and(|letter| !is_meta(letter)) {
+                words.push(self.word()?);
+                self.skip_blanks();
+            }
+            if !matches!(self.peek(), Some(';' | '\n')) {
+                return self.unclear("the words of `for` do not end");
+            }
+        }
+        if self.peek() == Some(';') {
+            self.at += 1;
+        }
+        self.skip_lines()?;
+        self.expect_word("do")?;
+        let body = self.until(&["done"])?;
+        self.compound(Block::For { variable: variable.text }, words, vec![body])
+    }
+
+    fn case(&mut self) -> Result<Command, Unclear> {
+        self.at += "case".len();
+        self.skip_blanks();
+        let mut words = vec![self.word()?];
+        let mut lists = Vec::new();
+        self.skip_lines()?;
+        self.expect_word("in")?;
+        loop {
+            self.skip_lines()?;
+            if self.reserved() == Some("esac") {
+                self.at += "esac".len();
+                return self.compound(Block::Case, words, lists);
+            }
+            if self.peek() == Some('(') {
+                self.at += 1;
+            }
+            self.patterns(&mut words)?;
+            lists.push(self.list(End::Case)?);
+            if self.next_is(";;&") || self.next_is(";;;") {
+                return self.unclear("`;;&` is not known to every shell");
+            }
+            if self.next_is(";;") {
+                self.at += 2;
+            }
+        }
+    }
+
+    /// Reads the patterns of a case, and the parenthesis after them.
+    fn patterns(&mut self, words: &mut Vec<Word>) -> Result<(), Unclear> {
+        loop {
+            self.skip_blanks();
+            words.push(self.word()?);
+            self.skip_blanks();
+            match self.peek() {
+                Some('|') => self.at += 1,
+                Some(')') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(_) | None => return self.unclear("a pattern of `case` does not end"),
+            }
+        }
+    }
+
+    fn simple(&mut self) -> Result<Command, Unclear> {
+        let mut simple = Simple::default();
+        loop {
+            self.skip_blanks();
+            if let Some(redirect) = self.redirect()? {
+                simple.redirects.push(redirect);
+                continue;
+            }
+            match self.peek() {
+                Some('(') => return self.function(simple),
+                Some(letter) if !is_meta(letter) => {}
+                Some(_) | None => break,
+            }
+            let word = self.word()?;
+            match word.value_at {
+                Some(at) if simple.words.is_empty() => simple.assignments.push(assignment(word, at)),
+                Some(_) | None => simple.words.push(word),
+            }
+            if simple.words.len() + simple.assignments.len() + simple.redirects.len() > self.limits.words {
+                return self.unclear("a command has too many words");
+            }
+        }
+        if let Some(first) = simple.words.first() {
+            if !first.quoted && BASH_RESERVED.contains(&first.text.as_str()) {
+                return self.unclear("a word that only bash reserves");
+            }
+            if is_assignment_of_bash(first) {
+                return self.unclear("an assignment that only bash knows");
+            }
+        } else if simple.assignments.is_empty() && simple.redirects.is_empty() {
+            return self.unclear("a command is missing");
+        }
+        Ok(Command::Simple(simple))
+    }
+
+    fn function(&mut self, simple: Simple) -> Result<Command, Unclear> {
+        let name = match simple {
+            Simple { assignments, words, redirects } if assignments.is_empty() && redirects.is_empty() => {
+                match <[Word; 1]>::try_from(words) {
+                    Ok([name]) if !name.quoted && name.is_literal() => name.text,
+                    Ok(_) | Err(_) => return self.unclear("a parenthesis stands in the wrong place"),
+                }
+            }
+            Simple { .. } => return self.unclear("a parenthesis stands in the wrong place"),
+        };
+        self.at += 1;
+        self.skip_blanks();
+        if self.peek() != Some(')') {
+            return self.unclear("a parenthesis stands in the wrong place");
+        }
+        self.at += 1;
+        self.skip_lines()?;
+        let body = self.deeper(Self::command)?;
+        match body {
+            Command::Compound { .. } => Ok(Command::Function { name, body: Box::new(body) }),
+            Command::Simple(_) | Command::Function { .. } => {
+                self.unclear("the body of a function is no compound command")
+            }
+        }
+    }
+
+    /// Reads a redirection, if one begins here.
+    fn redirect(&mut self) -> Result<Option<Redirect>, Unclear> {
+        let digits = self.chars[self.at..].iter().take_while(|letter| letter.is_ascii_digit()).count();
+        let operator = self.chars.get(self.at + digits).is_some_and(|letter| matches!(letter, '<' | '>'));
+        if !operator {
+            return Ok(None);
+        }
+        if digits > 1 {
+            return self.unclear("a descriptor above 9 is read in two ways");
+        }
+        self.at += digits;
+        if ["<<<", "<(", ">("].iter().any(|text| self.next_is(text)) {
+            return self.unclear("a redirection that is not known to every shell");
+        }
+        let found = OPERATORS.iter().find(|(text, _)| self.next_is(text));
+        let Some((text, operator)) = found else { return self.unclear("an unknown redirection") };
+        self.at += text.len();
+        self.skip_blanks();
+        let way = match operator {
+            Operator::Document(tabs) => return self.document(*tabs).map(Some),
+            Operator::Way(way) => *way,
+        };
+        let target = self.word()?;
+        let number = target.text == "-" || target.text.bytes().all(|byte| byte.is_ascii_digit());
+        if way == Way::Descriptor && !number {
+            return self.unclear("`>&` with a file is not known to every shell");
+        }
+        Ok(Some(Redirect { way, target }))
+    }
+}
+
+enum Operator {
+    Way(Way),
+    Document(Tabs),
+}
+
+/// Every redirection; longer ones come before those they begin with.
+const OPERATORS: [(&str, Operator); 9] = [
+    ("<<-", Operator::Document(Tabs::Dropped)),
+    ("<<", Operator::Document(Tabs::Kept)),
+    ("<&", Operator::Way(Way::Descriptor)),
+    (">&", Operator::Way(Way::Descriptor)),
+    ("<>", Operator::Way(Way::Both)),
+    (">>", Operator::Way(Way::Write)),
+    (">|", Operator::Way(Way::Write)),
+    ("<", Operator::Way(Way::Read)),
+    (">", Operator::Way(Way::Write)),
+];
+
+fn assignment(mut word: Word, at: usize) -> Assignment {
+    let value = word.text.split_off(at);
+    let name = word.text.trim_end_matches('=').to_owned();
+    Assignment { name, value: Word { text: value, value_at: None, ..word } }
+}
+
+fn is_assignment_of_bash(word: &Word) -> bool {
+    let name =
+        word.text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').count();
+    let rest = &word.text[name..];
+    name > 0 && rest.starts_with("+=")
+}
+
+/// Tells whether a letter ends a word.
+pub(super) const fn is_meta(letter: char) -> bool {
+    matches!(letter, ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>')
+}
+
+/// Tells whether a text can name a variable.
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -1,0 +1,1 @@
+//! What the grammar takes and what it refuses.

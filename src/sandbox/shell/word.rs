@@ -1,0 +1,170 @@
+//! Words: quotes are taken away, and what a shell would put in place of something is marked.
+
+use super::Unclear;
+use super::expansion::Quotes;
+use super::parse::{Parser, is_meta, is_name};
+use super::tree::{GLOB, HOLE, Word};
+
+impl Parser<'_> {
+    /// Reads a word, which must be there.
+    pub(super) fn word(&mut self) -> Result<Word, Unclear> {
+        let mut word = Word::default();
+        let mut marks = Marks::default();
+        let begin = self.at;
+        while let Some(letter) = self.peek().filter(|letter| !is_meta(*letter)) {
+            match letter {
+                '\'' => self.single(&mut word)?,
+                '"' => self.double(&mut word)?,
+                '\\' => self.escaped(&mut word)?,
+                '$' => self.dollar(&mut word, Quotes::None)?,
+                '`' => self.backquoted(&mut word, Quotes::None)?,
+                '~' if self.at == begin => self.tilde(&mut word),
+                letter => {
+                    self.at += 1;
+                    marks.plain(letter, &mut word);
+                }
+            }
+        }
+        if self.at == begin {
+            return self.unclear("a word is missing");
+        }
+        if self.peek().is_some_and(|letter| matches!(letter, '<' | '>')) && word.text.ends_with('}') {
+            return self.unclear("a variable for a descriptor is not known to every shell");
+        }
+        marks.apply(&mut word);
+        Ok(word)
+    }
+
+    fn single(&mut self, word: &mut Word) -> Result<(), Unclear> {
+        word.quoted = true;
+        self.at += 1;
+        loop {
+            let Some(letter) = self.peek() else { return self.unclear("a quote does not end") };
+            self.at += 1;
+            if letter == '\'' {
+                return Ok(());
+            }
+            push_quoted(letter, word);
+        }
+    }
+
+    fn double(&mut self, word: &mut Word) -> Result<(), Unclear> {
+        word.quoted = true;
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => return self.unclear("a quote does not end"),
+                Some('"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(letter) => self.inside(letter, word, Quotes::Double)?,
+            }
+        }
+    }
+
+    /// Reads one letter, or one expansion, of what is between double quotes or in a here-document.
+    pub(super) fn inside(&mut self, letter: char, word: &mut Word, quotes: Quotes) -> Result<(), Unclear> {
+        match letter {
+            '\\' => {
+                let next = self.chars.get(self.at + 1).copied();
+                let special = match next {
+                    Some('$' | '`' | '\\' | '\n') => true,
+                    Some('"') => quotes == Quotes::Double,
+                    Some(_) | None => false,
+                };
+                if !special {
+                    push_quoted('\\', word);
+                    self.at += 1;
+                    return Ok(());
+                }
+                if let Some(letter) = next.filter(|letter| *letter != '\n') {
+                    push_quoted(letter, word);
+                }
+                self.at += 2;
+                Ok(())
+            }
+            '$' => self.dollar(word, quotes),
+            '`' => self.backquoted(word, quotes),
+            letter => {
+                push_quoted(letter, word);
+                self.at += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn escaped(&mut self, word: &mut Word) -> Result<(), Unclear> {
+        match self.chars.get(self.at + 1).copied() {
+            // Whether what follows still belongs to a reserved word or an operator is not worth knowing.
+            None | Some('\n') => self.unclear("a word is continued on the next line"),
+            Some(letter) => {
+                word.quoted = true;
+                push_quoted(letter, word);
+                self.at += 2;
+                Ok(())
+            }
+        }
+    }
+
+    /// A tilde at the beginning: the user's home, or somebody else's.
+    fn tilde(&mut self, word: &mut Word) {
+        self.at += 1;
+        let ends = self.peek().is_none_or(|letter| letter == '/' || is_meta(letter));
+        word.text.push(if ends { '~' } else { HOLE });
+    }
+}
+
+/// Adds a letter that stands for itself.
+fn push_quoted(letter: char, word: &mut Word) {
+    // A quoted tilde is a file of that name, which must not be taken for the home.
+    word.text.push(if letter == '~' && word.text.is_empty() { HOLE } else { letter });
+}
+
+/// What of a word's unquoted letters is known only at its end.
+#[derive(Default)]
+struct Marks {
+    bracket: Option<usize>,
+    brace: Option<usize>,
+}
+
+impl Marks {
+    /// Adds an unquoted letter.
+    fn plain(&mut self, letter: char, word: &mut Word) {
+        let at = word.text.len();
+        match letter {
+            '*' | '?' => word.text.push(GLOB),
+            '[' => {
+                self.bracket = self.bracket.or(Some(at));
+                word.text.push(letter);
+            }
+            '{' => {
+                self.brace = self.brace.or(Some(at));
+                word.text.push(letter);
+            }
+            '=' => {
+                word.text.push(letter);
+                if word.value_at.is_none() && !word.quoted && is_name(&word.text[..at]) {
+                    word.value_at = Some(at + 1);
+                }
+            }
+            letter => word.text.push(letter),
+        }
+    }
+
+    /// Marks what may become another text, once the word is whole.
+    fn apply(self, word: &mut Word) {
+        let keep = word.value_at.unwrap_or(0);
+        if self.bracket.is_some() && word.text != "[" {
+            let at = self.bracket.unwrap_or(0);
+            word.text.truncate(at);
+            word.text.push(HOLE);
+        }
+        // Only bash makes several words of `{a,b}` and `{1..3}`.
+        let braces = self.brace.and_then(|at| word.text.get(at..));
+        if braces.is_some_and(|rest| rest.contains(',') || rest.contains("..") || rest.contains(HOLE)) {
+            word.text.truncate(keep);
+            word.text.push(HOLE);
+        }
+    }
+}

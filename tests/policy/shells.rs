@@ -1,0 +1,257 @@
+//! The grammar against the shells themselves: whatever they run is among the parts that were judged.
+//!
+//! A random text of a few harmless programs is given to each shell of this machine. The programs write down how they were
+//! called, and every such call must have been seen before, unless the text was called unclear. `PUSH_FUZZ_RUNS` and
+//! `PUSH_FUZZ_SEED` say how many texts there are, and from which seed on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pushd::sandbox::judge::{self, Judgement, Place, What, Wish};
+use pushd::sandbox::shell::{GLOB, HOLE, Limits};
+
+use super::random::Random;
+
+/// What the tilde becomes.
+const HOME: &str = "/h";
+/// How many texts each shell gets.
+const TEXTS: u64 = 250;
+
+#[test]
+fn whatever_a_shell_runs_was_seen_before() {
+    let stage = Stage::new();
+    let (mut clear, mut calls) = (0, 0);
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    };
+    let first = number("PUSH_FUZZ_SEED", 0);
+    let texts = number("PUSH_FUZZ_RUNS", TEXTS);
+    for seed in first..first + texts {
+        let text = script(&mut Random::new(seed));
+        let place = Place::new(stage.dir.path(), Some(Path::new(HOME)));
+        let judgement = judge::command(&text, Some("work"), Wish::default(), &place, Limits::default());
+        if judgement.unclear.is_some() {
+            continue;
+        }
+        clear += 1;
+        for shell in stage.shells() {
+            let (run, files) = stage.run(&shell, &text);
+            calls += run.len();
+            for words in run {
+                let seen = judgement.parts.iter().filter_map(|part| part.command.as_ref());
+                assert!(
+                    seen.clone().any(|spelling| fits(&spelling.words, &words)),
+                    "seed {seed}: {shell:?} ran {words:?} in {text:?}, seen were {:?}",
+                    seen.collect::<Vec<_>>()
+                );
+            }
+            for file in files {
+                assert!(
+                    writes(&judgement, &file),
+                    "seed {seed}: {shell:?} wrote {file} in {text:?}: {judgement:?}"
+                );
+            }
+        }
+    }
+    // Otherwise nothing was compared.
+    assert!(
+        clear > texts / 4 && calls as u64 > texts / 2,
+        "{clear} texts were clear, and {calls} calls were made"
+    );
+}
+
+/// The programs, and a directory to be in.
+struct Stage {
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("push-shells").tempdir().unwrap();
+        for folder in ["bin", "work"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        for (name, code) in [("pa", 0), ("pb", 0), ("pf", 1)] {
+            let path = dir.path().join("bin").join(name);
+            let body = format!(
+                "#!/bin/sh\n{{ printf '%s\\037' {name} \"$@\"; printf '\\036'; }} >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
+            );
+            fs::write(&path, body).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self { dir }
+    }
+
+    fn shells(&self) -> Vec<PathBuf> {
+        let known = ["/bin/sh", "/bin/dash", "/bin/bash"];
+        known.iter().map(PathBuf::from).filter(|shell| shell.exists()).collect()
+    }
+
+    /// Runs a text; returns the calls of programs and the files that came to be.
+    fn run(&self, shell: &Path, text: &str) -> (Vec<Vec<String>>, Vec<String>) {
+        let work = self.dir.path().join("work");
+        let log = self.dir.path().join("log");
+        fs::remove_dir_all(&work).unwrap();
+        fs::create_dir(&work).unwrap();
+        fs::write(&log, "").unwrap();
+        let mut child = Command::new(shell);
+        child.arg("-c").arg(format!("{text}\nwait")).current_dir(&work).env_clear();
+        child.env("PATH", self.dir.path().join("bin")).env("LOG", &log).env("V", "pb v").env("HOME", HOME);
+        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        child.status().unwrap();
+        let log = fs::read_to_string(log).unwrap();
+        let calls = log.split('\u{1e}').filter(|call| !call.is_empty());
+        let words = |call: &str| call.split_terminator('\u{1f}').map(str::to_owned).collect();
+        let files =
+            fs::read_dir(work).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        (calls.map(words).collect(), files.collect())
+    }
+}
+
+/// Tells whether judged words can have become these.
+fn fits(judged: &[String], words: &[String]) -> bool {
+    let at_home = |word: &String| word.strip_prefix('~').map_or(word.clone(), |rest| format!("{HOME}{rest}"));
+    let judged: Vec<String> = judged.iter().map(at_home).collect();
+    let open = judged.iter().any(|word| word.contains([HOLE, GLOB]));
+    if !open {
+        return judged == words;
+    }
+    let (judged, words) = (judged.join(" "), words.join(" "));
+    let mut pieces = judged.split([HOLE, GLOB]);
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = words.strip_prefix(first.trim_end()) else { return false };
+    for piece in pieces {
+        match rest.find(piece.trim()) {
+            Some(at) => rest = &rest[at + piece.trim().len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+fn writes(judgement: &Judgement, file: &str) -> bool {
+    let touches = judgement.parts.iter().flat_map(|part| &part.touches);
+    touches.into_iter().any(|touch| match &touch.what {
+        What::Write(spot) => spot.path == format!("work/{file}"),
+        What::Read(_) | What::Name(_) | What::Git(_) | What::Network(_) => false,
+    })
+}
+
+/// A random text; what loops ends at once.
+fn script(random: &mut Random) -> String {
+    let mut text = part(random, 3);
+    for _ in 0..random.below(3) {
+        let between = ["; ", " && ", " || ", " | ", "\n", " & ", " # pa no\n", " \\\n && "];
+        text.push_str(between[random.below(8) as usize]);
+        text.push_str(&part(random, 3));
+    }
+    text
+}
+
+fn part(random: &mut Random, depth: u64) -> String {
+    let inner = |random: &mut Random| if depth == 0 { simple(random) } else { part(random, depth - 1) };
+    match random.below(if depth == 0 { 4 } else { 14 }) {
+        0..=4 => simple(random),
+        5 => format!("( {} )", inner(random)),
+        6 => format!("{{ {}; }}", inner(random)),
+        7 => format!("if {}; then {}; else {}; fi", inner(random), inner(random), inner(random)),
+        8 => format!("while pf; do {}; done", inner(random)),
+        9 => format!("for v in {} {}; do {}; done", word(random), word(random), inner(random)),
+        10 => format!(
+            "case {} in a|{}) {};; *) {};; esac",
+            word(random),
+            word(random),
+            inner(random),
+            inner(random)
+        ),
+        11 => format!("pa \"$({})\" {}", inner(random), word(random)),
+        12 => format!("pb <<E {}\nx $(pa h) \\$(pb no)\nE\n{}", word(random), inner(random)),
+        _ => format!("sh() {{ {}; }}; eval '{}'", inner(random), simple(random).replace('\'', "")),
+    }
+}
+
+fn simple(random: &mut Random) -> String {
+    let mut text = String::new();
+    if random.one_in(5) {
+        text.push_str("A=1 ");
+    }
+    let programs = [
+        "pa",
+        "pb",
+        "pf",
+        "p'a'",
+        "\\pa",
+        "\"pb\"",
+        "env pa",
+        "command pb",
+        "exec pa",
+        "eval pa",
+        "$V",
+        "p$E\"a\"",
+    ];
+    text.push_str(programs[random.below(12) as usize]);
+    for _ in 0..random.below(4) {
+        text.push(' ');
+        text.push_str(&word(random));
+    }
+    if random.one_in(6) {
+        text.push_str(
+            [" > out", " >> 'o p'", " 2>err", " > \"q\"", " 2>&1", " </dev/null", " >|x"]
+                [random.below(7) as usize],
+        );
+    }
+    text
+}
+
+fn word(random: &mut Random) -> String {
+    let pieces = [
+        "a",
+        "b",
+        "'c d'",
+        "\"e f\"",
+        "\\ ",
+        "\\;",
+        "';'",
+        "\"&&\"",
+        "$V",
+        "\"$V\"",
+        "`pa`",
+        "$(pb s)",
+        "\"`pb t`\"",
+        "#",
+        "x#y",
+        "'#'",
+        "~",
+        "{a,b}",
+        "{}",
+        "\\\\",
+        "\"\\\"\"",
+        "'\"'",
+        "\"'\"",
+        "$",
+        "\"$\"",
+        "$((1+2))",
+        "${V}",
+        "${N:-n}",
+        "${V%v}",
+        "=",
+        "-n",
+        "!",
+        "[",
+        "*",
+        "''",
+        "é",
+        "\"\\a\"",
+        "\\n",
+        "}",
+        "if",
+        "done",
+        "in",
+    ];
+    let many = random.below(2) + 1;
+    let word: String = (0..many).map(|_| pieces[random.below(pieces.len() as u64) as usize]).collect();
+    // A comment would take the rest of the line with it.
+    if word.starts_with('#') { format!("w{word}") } else { word }
+}
