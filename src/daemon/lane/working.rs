@@ -19,7 +19,7 @@ use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
-use crate::sandbox::RunTree;
+use crate::sandbox::{Room, RunTree};
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
 
@@ -39,7 +39,7 @@ type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
 
 struct Active {
     run: RunId,
-    tree: RunTree,
+    tree: Arc<dyn Room>,
     tasks: JoinSet<Result<(), Gone>>,
 }
 
@@ -186,7 +186,7 @@ impl Work {
             cwd,
             reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
             environment: memory.environment(run),
-            tree: self.active(run).tree.clone(),
+            tree: Arc::clone(&self.active(run).tree),
             limits: self.world.limits,
         }
     }
@@ -208,7 +208,7 @@ impl Work {
         let local = &self.world.local;
         self.active.get_or_insert_with(|| Active {
             run: run.clone(),
-            tree: RunTree::new(local.clone()),
+            tree: Arc::new(RunTree::new(local.clone())),
             tasks: JoinSet::new(),
         })
     }

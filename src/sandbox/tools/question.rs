@@ -65,8 +65,13 @@ async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
         }
         Request::Exec(args) => {
             let cwd = args.cwd.as_deref().unwrap_or(".");
-            let details =
+            let mut details =
                 json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
+            for (name, wanted) in [("network", request.wants_network()), ("outside", request.wants_outside())] {
+                if wanted {
+                    details[name] = json!(true);
+                }
+            }
             ("exec", "Approve command".to_owned(), args.command.clone(), details)
         }
         Request::Commit(args) => {
