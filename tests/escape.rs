@@ -63,10 +63,10 @@ fn nothing_outlives_its_command_or_eats_the_machine() {
 
 #[test]
 fn what_can_do_no_harm_succeeds_without_walls() {
-    for attempt in ATTEMPTS.iter().filter(|attempt| attempt.alone == Alone::Harmless) {
-        let happened = Stage::new().attempt(None, attempt);
-        assert!(happened.is_err(), "{}: it shows nothing, for it never succeeds", attempt.name);
-    }
+    let harmless = ATTEMPTS.iter().filter(|attempt| attempt.alone == Alone::Harmless);
+    let in_vain = harmless.filter(|attempt| Stage::new().attempt(None, attempt).is_ok());
+    let names: Vec<&str> = in_vain.map(|attempt| attempt.name).collect();
+    assert_eq!(names, [""; 0], "these show nothing, for they never succeed");
 }
 
 /// Runs in a step, as one of the attempts that take more than a shell; by itself it does nothing.

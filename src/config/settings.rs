@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::sandbox::SandboxSettings;
+
 /// What the user has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -22,6 +24,8 @@ pub struct Settings {
     pub limits: RunLimits,
     /// Which tools there are.
     pub tools: Tools,
+    /// What confines the commands of models.
+    pub sandbox: SandboxSettings,
 }
 
 /// The provider of those who have chosen none.

@@ -8,11 +8,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::clock::Clock;
 use super::environments::Environments;
 use super::models::House;
+use super::walls::Sandboxes;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
 use crate::kernel::id::SessionId;
 use crate::provider::Provider;
-use crate::sandbox::Local;
 
 /// The surroundings of a lane.
 pub struct World {
@@ -28,8 +28,8 @@ pub struct World {
     pub house: House,
     /// What sessions know of their users' surroundings.
     pub environments: Environments,
-    /// Where tools run.
-    pub local: Local,
+    /// Where commands run, and behind which walls.
+    pub sandboxes: Sandboxes,
     /// Whether no new run begins.
     pub draining: Closing,
     /// Whether the daemon closes: lanes end, and nothing more is taken from connections.

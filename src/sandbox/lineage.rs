@@ -44,6 +44,11 @@ impl Lineage {
         }
     }
 
+    /// Tells whether no command of a model is running.
+    pub fn is_empty(&self) -> bool {
+        self.keepers().is_empty()
+    }
+
     /// Takes a keeper in, until what is returned is dropped.
     pub(super) fn enter(&self, keeper: u32) -> Entered {
         self.keepers().insert(keeper);

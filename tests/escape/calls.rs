@@ -88,7 +88,7 @@ fn victim() -> i64 {
 fn call(number: i64, words: [i64; 5]) -> i64 {
     let [a, b, c, d, e] = words;
     // SAFETY: the attempts pass numbers, and addresses of what lives on while the call is made.
-    unsafe { libc::syscall(number, a, b, c, d, e) }
+    unsafe { libc::syscall(number, a, b, c, d, e, 0) }
 }
 
 /// The error number of a call that fails; 0 when it did not.

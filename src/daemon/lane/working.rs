@@ -1,6 +1,6 @@
 //! What the active run has under way: the provider's turn, tools, and all processes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking};
 use super::place::Place;
+use crate::adapter::push::decode::Environment;
 use crate::daemon::mint;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
@@ -19,7 +20,7 @@ use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
-use crate::sandbox::{Room, RunTree};
+use crate::sandbox::{Room, SandboxProvider, Terms};
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
 
@@ -39,7 +40,8 @@ type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
 
 struct Active {
     run: RunId,
-    tree: Arc<dyn Room>,
+    /// Where its commands run, once there is one.
+    room: Option<Arc<dyn Room>>,
     tasks: JoinSet<Result<(), Gone>>,
 }
 
@@ -126,14 +128,16 @@ impl Work {
         let reports = self.sender();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
-        if let Some(active) = &active {
-            active.tree.kill_now();
+        if let Some(room) = active.as_ref().and_then(|active| active.room.as_ref()) {
+            room.kill_now();
         }
         tokio::spawn(async move {
             let mut left = None;
             if let Some(mut active) = active {
                 active.tasks.abort_all();
-                left = active.tree.stop(limit).await.err().map(|left| left.to_string());
+                if let Some(room) = active.room {
+                    left = room.stop(limit).await.err().map(|left| left.to_string());
+                }
             }
             let report = Report::Stopped { left };
             // The lane may have ended; then nobody needs to know.
@@ -145,7 +149,9 @@ impl Work {
     pub(super) fn kill(&mut self) {
         self.closed = true;
         if let Some(active) = &mut self.active {
-            active.tree.kill_now();
+            if let Some(room) = &active.room {
+                room.kill_now();
+            }
             active.tasks.abort_all();
         }
     }
@@ -153,11 +159,10 @@ impl Work {
     /// Ends everything and waits until nothing is left.
     pub(super) async fn end(&mut self) {
         self.kill();
-        if let Some(active) = self.active.take() {
-            let limit = Duration::from_millis(self.world.limits.session.stop_millis);
-            if let Err(left) = active.tree.stop(limit).await {
-                tracing::warn!(session = %self.session, run = %active.run, %left, "processes are left");
-            }
+        let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return };
+        let limit = Duration::from_millis(self.world.limits.session.stop_millis);
+        if let Err(left) = room.stop(limit).await {
+            tracing::warn!(session = %self.session, %run, %left, "processes are left");
         }
     }
 
@@ -180,15 +185,44 @@ impl Work {
         let opening = state.opening.as_ref();
         // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
         let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
+        let reach = if is_playbook { Reach::Anywhere } else { Reach::Workspace };
         let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
+        let environment = memory.environment(run);
         Place {
             network: if is_playbook { Network::Off } else { self.world.house.network_in(&cwd) },
+            tree: self.room(run, reach, &cwd, environment.as_deref()),
+            reach,
             cwd,
-            reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
-            environment: memory.environment(run),
-            tree: Arc::clone(&self.active(run).tree),
+            environment,
             limits: self.world.limits,
         }
+    }
+
+    /// The room of a run's commands: the user's own are free, a model's are confined as configured.
+    ///
+    /// A configuration that cannot be read confines as one that says nothing.
+    fn room(
+        &mut self,
+        run: &RunId,
+        reach: Reach,
+        cwd: &Path,
+        environment: Option<&Environment>,
+    ) -> Arc<dyn Room> {
+        if let Some(room) = &self.active(run).room {
+            return Arc::clone(room);
+        }
+        let sandboxes = &self.world.sandboxes;
+        let room = match reach {
+            Reach::Anywhere => sandboxes.local().open(Terms::User),
+            Reach::Workspace => {
+                let settings = self.world.house.settings_in(cwd).unwrap_or_default();
+                let home = environment.and_then(|environment| environment.variables().get("HOME"));
+                let terms = sandboxes.terms(&settings, cwd, home.map(Path::new));
+                sandboxes.provider(&settings.sandbox).open(terms)
+            }
+        };
+        self.active(run).room = Some(Arc::clone(&room));
+        room
     }
 
     fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
@@ -205,12 +239,7 @@ impl Work {
         if stale {
             self.active = None;
         }
-        let local = &self.world.local;
-        self.active.get_or_insert_with(|| Active {
-            run: run.clone(),
-            tree: Arc::new(RunTree::new(local.clone())),
-            tasks: JoinSet::new(),
-        })
+        self.active.get_or_insert_with(|| Active { run: run.clone(), room: None, tasks: JoinSet::new() })
     }
 
     /// Does something for a run; `broken` is reported if it panics.
