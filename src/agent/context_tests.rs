@@ -200,6 +200,7 @@ pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
         criteria: Vec::new(),
         time_limit: None,
         budget: Budget::default(),
+        rules: Vec::new(),
         needs_environment: false,
         fingerprint: Fingerprint(1),
         by: "cli".into(),

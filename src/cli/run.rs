@@ -26,6 +26,7 @@ use super::send::new_message_id;
 use super::view::Echo;
 use super::{ids, message};
 use crate::client::{Access, Client, Repository, Request};
+use crate::config::settings::rule::{Rule, RuleError};
 
 /// Run a message to its end
 #[derive(Debug, clap::Args)]
@@ -73,6 +74,15 @@ pub(crate) struct RunArgs {
     /// The same as --approve all: yes to what the run wants to do, never to more than its budget
     #[arg(long, short, conflicts_with = "approve")]
     yes: bool,
+    /// A rule for this run alone: what goes ahead unasked, as `exec(cargo test*)`; may be given again
+    #[arg(long, value_name = "RULE", value_parser = allowing)]
+    allow: Vec<Rule>,
+    /// A rule for this run alone: what does not happen, as `write(.env*)`; may be given again
+    #[arg(long, value_name = "RULE", value_parser = denying)]
+    deny: Vec<Rule>,
+    /// Where a model's commands run: local (behind the walls of the system) or none (without any)
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "session")]
+    sandbox: Option<String>,
     /// A command that must succeed afterwards; may be given again
     #[arg(long, value_name = "COMMAND")]
     accept: Vec<String>,
@@ -90,6 +100,20 @@ pub(crate) struct RunArgs {
     /// Print the ids of session and run, and leave
     #[arg(long, conflicts_with_all = ["jsonl", "approve", "yes"])]
     detach: bool,
+}
+
+fn allowing(text: &str) -> Result<Rule, RuleError> {
+    rule("allow", text)
+}
+
+fn denying(text: &str) -> Result<Rule, RuleError> {
+    rule("deny", text)
+}
+
+/// Reads a rule whose effect may be left out.
+fn rule(effect: &str, text: &str) -> Result<Rule, RuleError> {
+    let whole = text.trim_start().starts_with(&format!("{effect}:"));
+    if whole { text.parse() } else { format!("{effect}: {text}").parse() }
 }
 
 /// Runs a message.
@@ -231,6 +255,7 @@ async fn session(
         .with_some("model", said(args.model.as_deref(), "PUSH_MODEL"))
         .with_some("cwd", place)
         .with_some("name", args.name.clone())
+        .with_some("sandboxProvider", args.sandbox.clone())
         .with_some("repo", repository.map(|repository| repository.to_json()))
         .with("metadata", json!({"source": "cli"}))
         .with_environment(client.environment());
@@ -253,6 +278,10 @@ async fn begin(
     }
     if let Some(limit) = args.timeout {
         request = request.with("timeoutMs", u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    }
+    let rules: Vec<String> = args.allow.iter().chain(&args.deny).map(ToString::to_string).collect();
+    if !rules.is_empty() {
+        request = request.with("rules", rules);
     }
     request = request.with_some("budget", args.budget.to_json());
     let answer = client.ask(request).await?;

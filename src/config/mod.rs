@@ -7,5 +7,6 @@ pub mod limits;
 pub mod origin;
 pub mod paths;
 pub mod project;
+pub mod sandbox;
 pub mod settings;
 pub mod watched;

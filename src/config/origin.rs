@@ -161,7 +161,7 @@ fn price_row(file: &File, index: usize, price: &Price) -> Row {
 
 /// What a project may make stricter, always in the same order, and what stands beside it.
 fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
-    let limits = &settings.limits;
+    let (limits, sandbox) = (&settings.limits, &settings.sandbox);
     vec![
         row(file, "approvals.preset", json!(settings.approvals.word())),
         row(file, "limits.max_turns", json!(limits.max_turns)),
@@ -169,11 +169,20 @@ fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
         row(file, "limits.max_cost_usd", json!(limits.max_cost_micro_usd.map(dollars))),
         row(file, "limits.compact_at", json!(f64::from(limits.compact_at_permille) / 1000.0)),
         row(file, "tools.fetch", json!(settings.tools.fetch == Switch::On)),
+        row(file, "sandbox.provider", json!(sandbox.provider.word())),
+        row(file, "sandbox.network", json!(sandbox.network == Switch::On)),
+        row(file, "sandbox.unix_sockets", json!(sandbox.unix_sockets == Switch::On)),
+        row(file, "sandbox.hide", json!(sandbox.hide)),
+        row(file, "sandbox.writable", json!(sandbox.writable)),
+        row(file, "sandbox.memory_mb", json!(sandbox.memory.map(|bytes| bytes / (1024 * 1024)))),
+        row(file, "sandbox.processes", json!(sandbox.processes)),
     ]
 }
 
 fn row(file: &File, key: &str, value: Value) -> Row {
-    let origin = file.lines.get(key).map_or(Origin::Default, |line| Origin::File { line: *line });
+    // A list stands where its first item does.
+    let line = file.lines.get(key).or_else(|| file.lines.get(&format!("{key}.1")));
+    let origin = line.map_or(Origin::Default, |line| Origin::File { line: *line });
     Row { key: key.to_owned(), value, origin }
 }
 

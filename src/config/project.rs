@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{self, ConfigError, File, Mistake};
+use super::sandbox::{SandboxChoice, SandboxSettings};
 use super::settings::rule::{Effect, Rule};
 use super::settings::{Preset, Settings, Switch};
 
@@ -21,6 +22,8 @@ pub struct Tightening {
     pub max_cost_micro_usd: Option<u64>,
     /// Whether the network may be reached at most.
     pub fetch: Option<Switch>,
+    /// What its commands may do at most; where it says nothing, everything.
+    pub sandbox: Option<SandboxSettings>,
 }
 
 /// One project file and what it asks for.
@@ -35,9 +38,7 @@ pub struct Project {
 impl Project {
     /// Takes a file that says nothing a project may not say.
     pub fn new(path: PathBuf, file: File) -> Result<Self, ConfigError> {
-        let is_rule =
-            |key: &str| key == RULES || key.strip_prefix(RULES).is_some_and(|rest| rest.starts_with('.'));
-        let foreign = file.lines.iter().find(|(key, _)| !MAY_SAY.contains(&key.as_str()) && !is_rule(key));
+        let foreign = file.lines.iter().find(|(key, _)| !may_say(key));
         if let Some((key, line)) = foreign {
             let mistake = Mistake::NotForProjects { key: key.clone() };
             return Err(ConfigError::Wrong { path, line: *line, mistake });
@@ -63,7 +64,27 @@ impl Project {
             max_tokens: settings.limits.max_tokens,
             max_cost_micro_usd: settings.limits.max_cost_micro_usd,
             fetch: says(FETCH).then_some(settings.tools.fetch),
+            sandbox: self.sandbox(),
         }
+    }
+
+    /// What it says of the sandbox, with the most lenient value for what it does not say.
+    fn sandbox(&self) -> Option<SandboxSettings> {
+        let says = |key: &str| self.file.lines.contains_key(key);
+        if !self.file.lines.keys().any(|key| key.starts_with("sandbox.")) {
+            return None;
+        }
+        let mut said = self.file.settings.sandbox.clone();
+        if !says("sandbox.provider") {
+            said.provider = SandboxChoice::None;
+        }
+        if !says("sandbox.network") {
+            said.network = Switch::On;
+        }
+        if !says("sandbox.unix_sockets") {
+            said.unix_sockets = Switch::On;
+        }
+        Some(said)
     }
 }
 
@@ -72,6 +93,9 @@ pub fn tighten(mut settings: Settings, by: Tightening) -> Settings {
     settings.approvals = stricter(settings.approvals, by.preset);
     settings.rules.projects.extend(by.rules.into_iter().filter(|rule| rule.effect != Effect::Allow));
     settings.tools.fetch = stricter(settings.tools.fetch, by.fetch);
+    if let Some(sandbox) = &by.sandbox {
+        settings.sandbox = settings.sandbox.tightened(sandbox);
+    }
     let limits = &mut settings.limits;
     limits.max_turns = lower(limits.max_turns, by.max_turns);
     limits.max_tokens = lower(limits.max_tokens, by.max_tokens);
@@ -125,7 +149,25 @@ const PRESET: &str = "approvals.preset";
 const RULES: &str = "approvals.rules";
 const FETCH: &str = "tools.fetch";
 
-const MAY_SAY: &[&str] = &[PRESET, FETCH, "limits.max_turns", "limits.max_tokens", "limits.max_cost_usd"];
+const MAY_SAY: &[&str] = &[
+    PRESET,
+    FETCH,
+    "limits.max_turns",
+    "limits.max_tokens",
+    "limits.max_cost_usd",
+    "sandbox.provider",
+    "sandbox.network",
+    "sandbox.unix_sockets",
+    "sandbox.memory_mb",
+    "sandbox.processes",
+];
+
+/// Whether a project may say something under a key; rules and what it hides are lists, whose items have numbers.
+fn may_say(key: &str) -> bool {
+    let listed =
+        |list: &str| key.strip_prefix(list).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    MAY_SAY.contains(&key) || listed(RULES) || listed("sandbox.hide")
+}
 
 #[cfg(test)]
 mod tests {
@@ -168,6 +210,25 @@ mod tests {
             let tight = tighten(settings, Tightening { fetch: wanted, ..Tightening::default() });
             assert_eq!(tight.tools.fetch, left);
         }
+    }
+
+    #[test]
+    fn a_project_makes_the_sandbox_stricter_and_nothing_else() {
+        let own = file::parse(
+            "[sandbox]\nprovider = 'none'\nnetwork = true\nwritable = ['~/.cargo']\n",
+            Path::new("own.toml"),
+        );
+        let own = own.unwrap().settings;
+        let asked = project("[sandbox]\nhide = ['/srv/keys']\nunix_sockets = true\n").unwrap();
+        let tight = tighten(own.clone(), asked.tightening()).sandbox;
+        assert_eq!((tight.provider, tight.network), (SandboxChoice::None, Switch::On));
+        assert_eq!((tight.unix_sockets, tight.hide.as_slice()), (Switch::Off, &["/srv/keys".to_owned()][..]));
+        let asked = project("[sandbox]\nprovider = 'local'\nnetwork = false\nprocesses = 9\n").unwrap();
+        let tight = tighten(own, asked.tightening()).sandbox;
+        assert_eq!((tight.provider, tight.network), (SandboxChoice::Local, Switch::Off));
+        assert_eq!((tight.processes, tight.writable.len()), (Some(9), 1));
+        assert!(project("[sandbox]\nwritable = ['/']\n").is_err());
+        assert!(project("[sandbox]\nwritable = ['~/x']\n").is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::rule::Rule;
+use super::sandbox::SandboxSettings;
 
 /// What the user has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub limits: RunLimits,
     /// Which tools there are.
     pub tools: Tools,
+    /// What confines the commands of models.
+    pub sandbox: SandboxSettings,
 }
 
 /// The provider of those who have chosen none.

@@ -233,6 +233,7 @@ impl WrittenRun {
             criteria: run.criteria.clone(),
             time_limit: None,
             budget: run.budget,
+            rules: run.rules.clone(),
             needs_environment: run.needs_environment,
             fingerprint: Fingerprint(0),
             by: String::new(),
@@ -302,6 +303,7 @@ impl WrittenRun {
         Ok(Run {
             id: RunId::from(self.id),
             budget: message.budget,
+            rules: message.rules,
             needs_environment: message.needs_environment,
             spent: Spent { cost, turns, tokens, raised },
             message: message.message,

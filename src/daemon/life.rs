@@ -20,6 +20,7 @@ use super::os;
 use super::retention;
 use super::server::Server;
 use super::tending;
+use super::walls::{self, Sandboxes};
 use super::world::{Closing, RunsOver, World};
 use crate::adapter::push::encode;
 use crate::config::limits::Limits;
@@ -33,8 +34,8 @@ use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
-use crate::sandbox::Local;
-use crate::transport::local::{AcceptError, BindError, Listener};
+use crate::sandbox::{self, Local, Origin};
+use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
 /// What a daemon is told at its start.
 #[derive(Debug, Clone)]
@@ -128,7 +129,10 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         house: House::new(&config.paths, model_limits(&config.limits)),
         grants: Arc::new(Grants::new(&config.paths.state)),
         environments: Environments::default(),
-        local: local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
+        sandboxes: Sandboxes::new(
+            local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
+            &config.paths,
+        ),
         draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),
@@ -145,6 +149,8 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         tending::find_shortened(&recovering.world().journal).await;
     });
     tokio::spawn(retention::run(Arc::clone(&hub)));
+    let left = walls::scratch(&config.paths);
+    tokio::task::spawn_blocking(move || sandbox::sweep(&left));
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
@@ -213,6 +219,9 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
             biased;
             () = &mut stopped => return,
             accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) if is_of_a_tool(server, &stream, peer) => {
+                    warn!(pid = peer.pid, "a connection of a model's command was refused");
+                }
                 Ok((stream, peer)) => {
                     connections += 1;
                     admit(server, stream, ParticipantId(connections));
@@ -235,10 +244,20 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
     }
 }
 
+/// Tells whether a command that a model chose connects; whoever cannot be told from one counts as one.
+fn is_of_a_tool(server: &Server, stream: &Stream, peer: Peer) -> bool {
+    let lineage = server.hub().world().sandboxes.lineage();
+    match lineage.origin(peer.pid) {
+        Origin::Tool | Origin::Unknown => true,
+        // The one that connected may have ended, and another may have its id.
+        Origin::Elsewhere => !lineage.is_empty() && stream.peer_is_gone(),
+    }
+}
+
 /// How long the daemon waits when it cannot take a connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-fn admit(server: &Arc<Server>, stream: crate::transport::local::Stream, id: ParticipantId) {
+fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
     let (counted, count) = server.count();
     if count > server.hub().world().limits.connections as u64 {
         return warn!(connections = count, "too many connections");

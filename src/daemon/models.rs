@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::file::ConfigError;
 use crate::config::paths::Paths;
 use crate::config::project;
+use crate::config::sandbox::{SandboxChoice, SandboxSettings};
 use crate::config::settings::{ProviderSettings, RunLimits, Settings, Switch};
 use crate::config::watched::Watched;
 use crate::kernel::event::Budget;
@@ -36,6 +37,8 @@ pub struct Rules {
     pub settings: Settings,
     /// What its project allows at most, whatever is said for the run.
     pub bounds: RunLimits,
+    /// Whether its project has no session without a sandbox.
+    pub wants_walls: bool,
 }
 
 impl Rules {
@@ -86,7 +89,14 @@ impl House {
         let tightened = |settings| {
             projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening()))
         };
-        Ok(Rules { bounds: tightened(Settings::default()).limits, settings: tightened(own) })
+        // As lenient as can be, but for what projects say.
+        let free = Settings {
+            sandbox: SandboxSettings { provider: SandboxChoice::None, ..SandboxSettings::default() },
+            ..Settings::default()
+        };
+        let theirs = tightened(free);
+        let wants_walls = theirs.sandbox.provider == SandboxChoice::Local;
+        Ok(Rules { bounds: theirs.limits, wants_walls, settings: tightened(own) })
     }
 
     /// Returns the models as they are configured; servers that are known keep their circuit breakers.
@@ -118,7 +128,11 @@ mod tests {
     fn what_is_said_for_a_run_goes_before_what_is_configured_and_never_past_its_project() {
         let limits =
             |turns, tokens| RunLimits { max_turns: turns, max_tokens: tokens, ..RunLimits::default() };
-        let rules = |own, bounds| Rules { settings: Settings { limits: own, ..Settings::default() }, bounds };
+        let rules = |own, bounds| Rules {
+            settings: Settings { limits: own, ..Settings::default() },
+            bounds,
+            wants_walls: false,
+        };
         let said = Budget { turns: Some(9), tokens: Some(900), cost: None };
         let free = rules(limits(Some(5), None), limits(None, None));
         assert_eq!(free.budget(&said), said);

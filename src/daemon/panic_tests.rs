@@ -24,6 +24,7 @@ use super::lane::{Asked, Respond, Trouble};
 use super::models::House as ModelHouse;
 use super::outbox::Outbox;
 use super::server::Server;
+use super::walls::Sandboxes;
 use super::world::{Closing, RunsOver, World};
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
@@ -190,7 +191,7 @@ impl House {
             grants: Arc::new(Grants::new(root.path())),
             environments: Environments::default(),
             providers: BTreeMap::from([(named.name(), named)]),
-            local: Local::this_program().unwrap(),
+            sandboxes: Sandboxes::new(Local::this_program().unwrap(), &paths),
             draining: Closing::new(),
             closing: Closing::new(),
             parting: Closing::new(),

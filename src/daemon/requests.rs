@@ -9,12 +9,12 @@ use super::lane::{Asked, LaneHandle, LaneOver, Respond, Trouble};
 use super::mint;
 use super::outbox::{Out, Outbox};
 use super::reading;
-use super::server::Server;
+use super::server::{Chosen, Server};
 use super::tending;
 use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
 use crate::adapter::push::encode::{self, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
-use crate::config::settings::Choice;
+use crate::config::settings::rule::Rule;
 use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
 use crate::kernel::event::Criterion;
 use crate::kernel::id::{Fingerprint, MessageId, SessionId};
@@ -137,9 +137,8 @@ impl Desk {
             Ok(started) => {
                 ticketed.session = Some(started.id.clone());
                 let environment = start.environment.clone();
-                let choice = started.choice;
                 let command = match started.repetition {
-                    Repetition::First => Command::Open(Box::new(opening(start, choice))),
+                    Repetition::First => Command::Open(Box::new(opening(start, started.choice))),
                     Repetition::Again => Command::Describe,
                 };
                 let context = Context::Started { token: started.token, _turn: started.turn };
@@ -168,6 +167,12 @@ impl Desk {
             && let Err(body) = self.server.check_token(&lane, token.reveal())
         {
             return ticketed.refuse(&body);
+        }
+        if let SessionAsk::Prompt(prompt) | SessionAsk::Queue(prompt) = &ask
+            && let Some(problem) = prompt.rules.iter().find_map(|rule| rule.parse::<Rule>().err())
+        {
+            let message = format!("payload.rules: {problem}");
+            return ticketed.refuse(&ErrorBody::lasting(Code::InvalidRequest, message));
         }
         let (command, environment, context) = command(ask);
         self.ask(Ok(lane), command, environment, context, ticketed).await;
@@ -335,6 +340,7 @@ fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Enviro
         criteria: asked.criteria,
         time_limit: asked.time_limit,
         budget: asked.budget,
+        rules: asked.rules,
         // The lane knows the environment.
         needs_environment: false,
         fingerprint,
@@ -349,12 +355,13 @@ fn message_fingerprint(text: &str, criteria: &[Criterion]) -> Fingerprint {
     mint::fingerprint(["message", text].into_iter().chain(checks))
 }
 
-fn opening(start: StartSession, choice: Choice) -> crate::kernel::event::Opening {
+fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
     crate::kernel::event::Opening {
         mode: start.mode,
-        provider: choice.provider,
-        model: choice.model,
-        sandbox: start.sandbox_provider,
+        provider: chosen.who.provider,
+        model: chosen.who.model,
+        sandbox: chosen.sandbox.word().to_owned(),
+        walls: Some(chosen.walls),
         cwd: start.cwd,
         repo: start.repo,
         metadata: start.metadata,

@@ -14,18 +14,18 @@ use super::hub::Hub;
 use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
+use super::walls;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
 use crate::adapter::push::encode::{CircuitRow, Metrics, ProviderRow};
 use crate::adapter::push::error::{Code, ErrorBody};
 use crate::config::file::ConfigError;
+use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
 use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
-use crate::kernel::id::{Fingerprint, SessionId};
+use crate::kernel::id::{Fingerprint, Json, SessionId};
+use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
-
-/// The one place where tools run.
-const SANDBOX: &str = "local";
 
 /// The daemon as its connections see it.
 pub struct Server {
@@ -48,8 +48,16 @@ pub(super) struct Started {
     pub(super) repetition: Repetition,
     /// Held until the session is stored, so that the next start under its key finds it.
     pub(super) turn: Option<OwnedMutexGuard<()>>,
-    /// Who answers in it.
-    pub(super) choice: Choice,
+    /// Who answers in it, and where its tools run.
+    pub(super) choice: Chosen,
+}
+
+/// What a session is opened with.
+pub(super) struct Chosen {
+    pub(super) who: Choice,
+    pub(super) sandbox: SandboxChoice,
+    /// What holds its commands back.
+    pub(super) walls: Json,
 }
 
 impl Server {
@@ -142,14 +150,15 @@ impl Server {
 
     /// Starts a session, or finds the one that was started under the same key.
     pub(super) async fn start_session(&self, start: &StartSession) -> Result<Started, ErrorBody> {
-        let choice = self.check(start)?;
+        let choice = self.check(start).await?;
         let token = mint::token()
             .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
         let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
         // What was said, and not what follows from a configuration that may change before a repetition.
         let said = start.provider.as_deref().unwrap_or_default();
         let turn = Arc::clone(&self.starting).lock_owned().await;
-        let fingerprint = mint::fingerprint([&*start.cwd, said, &start.sandbox_provider]);
+        let sandbox = start.sandbox_provider.as_deref().unwrap_or(SandboxChoice::Local.word());
+        let fingerprint = mint::fingerprint([&*start.cwd, said, sandbox]);
         let known = self.hub.world().journal.started_by_key(key.as_str()).await;
         match known.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string()))? {
             Some((same, id)) if same == fingerprint => {
@@ -228,7 +237,7 @@ impl Server {
         }
     }
 
-    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: Choice) -> Started {
+    fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: Chosen) -> Started {
         let id = mint::session();
         let opened_at = self.hub.world().clock.now();
         let create = Create { token_hash: mint::token_hash(&token), start_key, opened_at };
@@ -236,8 +245,8 @@ impl Server {
         Started { id, lane, token, repetition: Repetition::First, turn: None, choice }
     }
 
-    /// Returns who answers in a session that may be started.
-    fn check(&self, start: &StartSession) -> Result<Choice, ErrorBody> {
+    /// Returns who answers in a session that may be started, and where its tools run.
+    async fn check(&self, start: &StartSession) -> Result<Chosen, ErrorBody> {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
         let choice = settings.choose(start.provider.as_deref(), start.model.as_deref());
@@ -248,16 +257,18 @@ impl Server {
             let detail = format!("configured: {}", known.join(", "));
             return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
         }
-        if start.sandbox_provider != SANDBOX {
-            let message = format!("there is no sandbox {:?}", start.sandbox_provider);
-            let detail = format!("available: {SANDBOX}");
-            return Err(ErrorBody::lasting(Code::SandboxUnavailable, message).with_detail(detail));
-        }
+        let rules = world.house.rules_in(Path::new(&start.cwd)).map_err(|error| misconfigured(&error))?;
+        let sandbox = walls::asked_for(start.sandbox_provider.as_deref(), &rules)?;
         if !Path::new(&start.cwd).is_dir() {
             let message = format!("{} is not a directory", start.cwd);
             return Err(ErrorBody::lasting(Code::SandboxUnavailable, message));
         }
-        Ok(choice)
+        let walls = if choice.provider == playbook::NAME {
+            walls::of_playbooks()
+        } else {
+            walls::described(&world.sandboxes.provider(sandbox).layers().await)
+        };
+        Ok(Chosen { who: choice, sandbox, walls })
     }
 }
 

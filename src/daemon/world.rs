@@ -9,11 +9,11 @@ use super::clock::Clock;
 use super::environments::Environments;
 use super::grants::Grants;
 use super::models::House;
+use super::walls::Sandboxes;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
 use crate::kernel::id::SessionId;
 use crate::provider::Provider;
-use crate::sandbox::Local;
 
 /// The surroundings of a lane.
 pub struct World {
@@ -31,8 +31,8 @@ pub struct World {
     pub grants: Arc<Grants>,
     /// What sessions know of their users' surroundings.
     pub environments: Environments,
-    /// Where tools run.
-    pub local: Local,
+    /// Where commands run, and behind which walls.
+    pub sandboxes: Sandboxes,
     /// Whether no new run begins.
     pub draining: Closing,
     /// Whether the daemon closes: lanes end, and nothing more is taken from connections.

@@ -167,6 +167,8 @@ pub struct Prompt {
     pub time_limit: Option<u64>,
     /// What the run may use before somebody is asked.
     pub budget: Budget,
+    /// Rules for its calls, safe to keep.
+    pub rules: Vec<String>,
     /// Whether its sender's environment says whom to ask: without one nobody else may be asked.
     pub needs_environment: bool,
     /// What the id stands for.

@@ -93,6 +93,8 @@ pub struct Turn {
     pub context_from: Seq,
     /// The newest event of the session.
     pub last_seq: Seq,
+    /// What was said of the run's calls when it began, as rules.
+    pub rules: Vec<String>,
     /// What may go ahead unasked in this session and this run, as rules.
     pub granted: Vec<String>,
 }

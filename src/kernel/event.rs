@@ -175,6 +175,8 @@ pub struct Opening {
     pub model: Option<String>,
     /// Where tools run.
     pub sandbox: String,
+    /// What holds a model's commands back there: a JSON object.
+    pub walls: Option<Json>,
     /// The directory of its tools; an absolute path.
     pub cwd: String,
     /// What the client said of the repository.
@@ -198,6 +200,8 @@ pub struct Message {
     pub time_limit: Option<u64>,
     /// What the run may use before somebody is asked.
     pub budget: Budget,
+    /// Rules for its calls, safe to keep.
+    pub rules: Vec<String>,
     /// Whether its sender's environment says whom to ask: without one nobody else may be asked.
     pub needs_environment: bool,
     /// What the id stands for.

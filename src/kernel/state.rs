@@ -68,6 +68,8 @@ pub struct Run {
     pub deadline: Option<Now>,
     /// What it may use before somebody is asked.
     pub budget: Budget,
+    /// Rules for its calls.
+    pub rules: Vec<String>,
     /// What it has used.
     pub spent: Spent,
     /// Whether the environment of its message's sender says whom to ask.
@@ -248,6 +250,7 @@ impl State {
             criteria: message.criteria.clone(),
             deadline: message.time_limit.map(|millis| event.at.after(millis)),
             budget: message.budget,
+            rules: message.rules.clone(),
             spent: Spent::default(),
             needs_environment: message.needs_environment,
             steers: Vec::new(),

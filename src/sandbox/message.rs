@@ -7,6 +7,8 @@
 use std::ffi::CString;
 use std::path::Path;
 
+use super::confine::Walls;
+use super::os;
 use super::step::{Step, StepError};
 
 /// How many bytes an order may have; no system takes as much for one process.
@@ -26,6 +28,8 @@ pub(super) struct Order {
     pub(super) cwd: CString,
     /// What the shell is given.
     pub(super) command: CString,
+    /// What confines it; nothing where nothing does.
+    pub(super) walls: Option<Walls>,
     /// The whole environment, as `NAME=value`.
     pub(super) env: Vec<CString>,
 }
@@ -34,15 +38,16 @@ pub(super) struct Order {
 impl Order {
     /// Reads the part of an order that follows its length.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
-        let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(CString::new);
-        let mut next = || fields.next()?.ok();
+        let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+        let mut next = || CString::new(fields.next()?).ok();
         let (cgroups, descriptors, cwd, command) = (next()?, next()?, next()?, next()?);
         let descriptors = match descriptors.to_str().ok()? {
             "" => None,
             digits => Some(digits.parse().ok()?),
         };
-        let env = fields.collect::<Result<_, _>>().ok()?;
-        Some(Self { cgroups, descriptors, cwd, command, env })
+        let walls = Walls::read(&mut fields, os::path)?;
+        let env = fields.map(CString::new).collect::<Result<_, _>>().ok()?;
+        Some(Self { cgroups, descriptors, cwd, command, walls, env })
     }
 }
 
@@ -51,6 +56,7 @@ pub(super) fn order(
     step: &Step,
     cgroups: Option<&Path>,
     descriptors: Option<u64>,
+    walls: Option<&Walls>,
 ) -> Result<Vec<u8>, StepError> {
     let mut bytes = vec![0; 4];
     let mut put = |parts: &[&[u8]], problem| {
@@ -69,6 +75,9 @@ pub(super) fn order(
     put(&[descriptors.as_bytes()], "the number of descriptors contains a NUL byte")?;
     put(&[step.cwd.as_os_str().as_encoded_bytes()], "the directory contains a NUL byte")?;
     put(&[step.command.as_bytes()], "the command contains a NUL byte")?;
+    for field in Walls::fields(walls) {
+        put(&[&field], "a path of the sandbox contains a NUL byte")?;
+    }
     for (name, value) in &step.env {
         let (name, value) = (name.as_encoded_bytes(), value.as_encoded_bytes());
         if name.is_empty() || name.contains(&b'=') {
@@ -93,6 +102,10 @@ pub(super) enum Report {
     NoDirectory(i32),
     /// The shell could not be started, with this error number.
     NoShell(i32),
+    /// The walls around the shell could not be built.
+    NoWalls(Obstacle),
+    /// The walls stand, and these layers are among them.
+    Walled(Standing),
     /// The shell left with this code.
     Exited(i32),
     /// The shell was ended by this signal.
@@ -109,6 +122,8 @@ impl Report {
             Self::Started(pid) => (b'S', pid),
             Self::NoDirectory(errno) => (b'D', errno),
             Self::NoShell(errno) => (b'X', errno),
+            Self::NoWalls(obstacle) => (b'W', obstacle.number()),
+            Self::Walled(standing) => (b'K', standing.number()),
             Self::Exited(code) => (b'E', code),
             Self::Signaled(signal) => (b'T', signal),
             Self::Gone => (b'G', 0),
@@ -124,6 +139,8 @@ impl Report {
             b'S' => Some(Self::Started(number)),
             b'D' => Some(Self::NoDirectory(number)),
             b'X' => Some(Self::NoShell(number)),
+            b'W' => Obstacle::of(number).map(Self::NoWalls),
+            b'K' => Some(Self::Walled(Standing::of(number))),
             b'E' => Some(Self::Exited(number)),
             b'T' => Some(Self::Signaled(number)),
             b'G' => Some(Self::Gone),
@@ -132,15 +149,125 @@ impl Report {
     }
 }
 
+/// Which of the layers that a keeper cannot promise are in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Standing {
+    /// Rules for files, by Landlock.
+    pub(super) landlock: bool,
+    /// Rules for system calls.
+    pub(super) seccomp: bool,
+    /// A bound on the number of processes that also holds for root.
+    pub(super) processes: bool,
+}
+
+impl Standing {
+    /// Returns the layers of both.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no walls elsewhere"))]
+    pub(super) const fn with(self, other: Self) -> Self {
+        Self {
+            landlock: self.landlock || other.landlock,
+            seccomp: self.seccomp || other.seccomp,
+            processes: self.processes || other.processes,
+        }
+    }
+
+    fn number(self) -> i32 {
+        i32::from(self.landlock) | i32::from(self.seccomp) << 1 | i32::from(self.processes) << 2
+    }
+
+    const fn of(number: i32) -> Self {
+        Self { landlock: number & 1 != 0, seccomp: number & 2 != 0, processes: number & 4 != 0 }
+    }
+}
+
+/// What was in the way of walls: at which part of them, and the system's error number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Obstacle {
+    pub(super) part: Part,
+    pub(super) errno: i32,
+}
+
+/// A part of the walls, or of what they are to stand around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The workspace is everything there is.
+    Root,
+    /// The workspace is not there.
+    Missing,
+    /// The workspace lies in what is hidden.
+    Hidden,
+    /// Something protected is a link.
+    Link,
+    /// The place of something protected cannot be held.
+    Guard,
+    /// Namespaces.
+    Namespaces,
+    /// Mounts.
+    Mounts,
+    /// The loopback network.
+    Loopback,
+    /// The program bubblewrap, which says more itself.
+    Bubblewrap,
+    /// Limits, rights and rules.
+    Rules,
+}
+
+impl Part {
+    const ALL: [Self; 10] = [
+        Self::Root,
+        Self::Missing,
+        Self::Hidden,
+        Self::Link,
+        Self::Guard,
+        Self::Namespaces,
+        Self::Mounts,
+        Self::Loopback,
+        Self::Bubblewrap,
+        Self::Rules,
+    ];
+
+    /// Says what failed.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Root => "the workspace is the root of the file system",
+            Self::Missing => "the workspace is not there",
+            Self::Hidden => "the workspace lies in a directory that is hidden from commands",
+            Self::Link => "`.git` or `.push` of the workspace is a symbolic link, which cannot be protected",
+            Self::Guard => "`.git` or `.push` of the workspace cannot be protected",
+            Self::Namespaces => "user namespaces cannot be used",
+            Self::Mounts => "the view of the files cannot be built",
+            Self::Loopback => "the loopback network cannot be set up",
+            Self::Bubblewrap => "bubblewrap failed",
+            Self::Rules => "the rules cannot be laid down",
+        }
+    }
+}
+
+impl Obstacle {
+    /// How many error numbers there may be.
+    const ERRNOS: i32 = 0x1000;
+
+    fn number(self) -> i32 {
+        let part = Part::ALL.iter().position(|part| *part == self.part).unwrap_or_default();
+        i32::try_from(part).unwrap_or_default() * Self::ERRNOS + self.errno.rem_euclid(Self::ERRNOS)
+    }
+
+    fn of(number: i32) -> Option<Self> {
+        let part = Part::ALL.get(usize::try_from(number / Self::ERRNOS).ok()?)?;
+        Some(Self { part: *part, errno: number % Self::ERRNOS })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use super::super::confine::{Confinement, Leave, Way};
     use super::*;
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
-        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup")), Some(1024)).unwrap();
+        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup")), Some(1024), None).unwrap();
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert_eq!(length, bytes.len() - 4);
         let read = Order::decode(&bytes[4..]).unwrap();
@@ -155,26 +282,39 @@ mod tests {
     fn an_order_without_cgroup_command_or_environment_is_read() {
         let mut step = step("");
         step.env.clear();
-        let bytes = order(&step, None, None).unwrap();
+        let bytes = order(&step, None, None, None).unwrap();
         let read = Order::decode(&bytes[4..]).unwrap();
         assert_eq!((read.cgroups.to_bytes(), read.descriptors), (&b""[..], None));
         assert_eq!((read.command.to_bytes(), read.env.len()), (&b""[..], 0));
     }
 
     #[test]
+    fn an_order_with_walls_is_read() {
+        let walls = Confinement::of("/w".into()).walls(Way::Namespaces, Path::new("/t"), &Leave::default());
+        let bytes = order(&step("true"), None, None, Some(&walls)).unwrap();
+        let read = Order::decode(&bytes[4..]).unwrap();
+        assert_eq!((read.walls, read.env.len()), (Some(walls), 2));
+        let nowhere = Confinement::of("/w\0".into()).walls(Way::Rules, Path::new("/t"), &Leave::default());
+        assert!(matches!(order(&step("true"), None, None, Some(&nowhere)), Err(StepError::Unusable { .. })));
+    }
+
+    #[test]
     fn what_no_process_can_take_is_refused() {
-        assert!(matches!(order(&step("a\0b"), None, None), Err(StepError::Unusable { .. })));
-        assert!(matches!(order(&step(&"x".repeat(ORDER_MAX)), None, None), Err(StepError::Unusable { .. })));
+        assert!(matches!(order(&step("a\0b"), None, None, None), Err(StepError::Unusable { .. })));
+        assert!(matches!(
+            order(&step(&"x".repeat(ORDER_MAX)), None, None, None),
+            Err(StepError::Unusable { .. })
+        ));
         for name in ["", "A=B", "A\0"] {
             let mut step = step("true");
             step.env = vec![(name.into(), "v".into())];
-            assert!(matches!(order(&step, None, None), Err(StepError::Unusable { .. })), "{name:?}");
+            assert!(matches!(order(&step, None, None, None), Err(StepError::Unusable { .. })), "{name:?}");
         }
     }
 
     #[test]
     fn a_cut_order_is_none() {
-        let bytes = order(&step("true"), None, None).unwrap();
+        let bytes = order(&step("true"), None, None, None).unwrap();
         assert_eq!(Order::decode(&bytes[4..bytes.len() - 1]), None);
         assert_eq!(Order::decode(b""), None);
         assert_eq!(Order::decode(b"\0\0/\0"), None);
@@ -186,6 +326,10 @@ mod tests {
             Report::Started(77),
             Report::NoDirectory(2),
             Report::NoShell(13),
+            Report::NoWalls(Obstacle { part: Part::Root, errno: 0 }),
+            Report::NoWalls(Obstacle { part: Part::Rules, errno: 95 }),
+            Report::Walled(Standing::default()),
+            Report::Walled(Standing { landlock: true, seccomp: true, processes: true }),
             Report::Exited(255),
             Report::Signaled(9),
             Report::Gone,
@@ -197,6 +341,7 @@ mod tests {
 
     fn step(command: &str) -> Step {
         let env = vec![("A".into(), "1=2".into()), ("EMPTY".into(), "".into())];
-        Step { command: command.into(), cwd: "/tmp".into(), env, time_limit: Duration::from_secs(1) }
+        let time_limit = Duration::from_secs(1);
+        Step { command: command.into(), cwd: "/tmp".into(), env, time_limit, leave: Leave::default() }
     }
 }

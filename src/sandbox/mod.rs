@@ -4,16 +4,24 @@
 //! which owns every process the step brings forth and ends them all when it is told to, or when the daemon dies.
 //! A [`RunTree`] holds the keepers of one run.
 //!
-//! There is no pid or user namespace around a step: the first would hide the machine's processes from a runbook's
-//! `ps` and `kill`, the second would break `sudo` and every other setuid program. This module therefore keeps
-//! nothing from a step which its user may do; it only sees to it that nothing of a step outlives the run.
+//! There is no namespace around a step that is the user's own words: a pid namespace would hide the machine's processes
+//! from a runbook's `ps` and `kill`, a user namespace would break `sudo` and every other setuid program. Nothing is kept
+//! from such a step which its user may do; it only cannot outlive the run. What a model chose stands behind walls as
+//! [`confine`] describes them, as far as the machine has them.
+//!
+//! [`SandboxProvider`] is the seam: [`Local`] runs steps here, [`Unconfined`] the same without walls.
 
+pub mod confine;
 pub mod ground;
 pub mod judge;
 pub mod keeper;
+mod lineage;
+mod local;
 mod message;
 pub mod output;
+mod provider;
 mod pump;
+mod scratch;
 pub mod shell;
 mod step;
 pub mod tools;
@@ -27,5 +35,9 @@ mod os;
 mod os;
 
 pub use keeper::layers;
+pub use lineage::{Lineage, Origin};
+pub use local::{Local, Unconfined};
+pub use provider::{Doing, Layers, Room, SandboxProvider, Strength, Terms};
+pub use scratch::sweep;
 pub use step::{Chunk, Left, Step, StepEnd, StepError, Stream};
-pub use tree::{Local, RunTree};
+pub use tree::RunTree;

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::confine::Leave;
+
 /// One command of a run.
 #[derive(Clone)]
 pub struct Step {
@@ -21,6 +23,8 @@ pub struct Step {
     pub env: Vec<(OsString, OsString)>,
     /// How long it may take before it is ended with everything it started.
     pub time_limit: Duration,
+    /// What it may do beyond what its room allows.
+    pub leave: Leave,
 }
 
 /// Commands and environments carry secrets, so neither is shown.
@@ -30,6 +34,7 @@ impl fmt::Debug for Step {
             .field("cwd", &self.cwd)
             .field("variables", &self.env.len())
             .field("time_limit", &self.time_limit)
+            .field("leave", &self.leave)
             .finish_non_exhaustive()
     }
 }
@@ -103,9 +108,21 @@ pub enum StepError {
         /// What the system said.
         source: io::Error,
     },
+    /// The walls around the step could not be built, and it did not run.
+    #[error("the command did not run, as the sandbox could not be set up: {what}{}", cause(.source))]
+    Walls {
+        /// What failed.
+        what: &'static str,
+        /// What the system said, if it said something.
+        source: Option<io::Error>,
+    },
     /// The keeper ended without saying how the step ended; somebody killed it.
     #[error("the keeper of the step was killed, how the step ended is unknown")]
     KeeperLost,
+}
+
+fn cause(source: &Option<io::Error>) -> String {
+    source.as_ref().map(|source| format!(": {source}")).unwrap_or_default()
 }
 
 /// Processes of a run are still there after the time given to a stop.

@@ -12,46 +12,19 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
+use super::confine::{TEMP, Walls, Way};
 use super::keeper;
-use super::message::{self, REPORT_LEN, Report};
+use super::lineage::Entered;
+use super::local::Local;
+use super::message::{self, Obstacle, REPORT_LEN, Report, Standing};
 use super::os::{self, Link, Process, Spawned};
+use super::provider::{Doing, Room, Terms};
 use super::pump;
+use super::scratch::Scratch;
 use super::step::{Chunk, Left, Step, StepEnd, StepError, Stream};
 
 /// How long a step that was ended is waited for before its end is reported all the same.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// The executor of this machine.
-#[derive(Debug, Clone)]
-pub struct Local {
-    keeper: Arc<Path>,
-    cgroups: Option<&'static Path>,
-    descriptors: Option<u64>,
-}
-
-impl Local {
-    /// Names the program to execute as a keeper: its `main` must call [`keeper::main`] for [`keeper::ARGUMENT`].
-    pub fn new(keeper: PathBuf) -> Self {
-        Self { keeper: keeper.into(), cgroups: keeper::cgroups(), descriptors: None }
-    }
-
-    /// Uses the running program as the keeper, also after its file was replaced by another version.
-    pub fn this_program() -> io::Result<Self> {
-        os::this_program().map(Self::new)
-    }
-
-    /// Does without cgroups, even where they could be used.
-    #[must_use]
-    pub fn without_cgroups(self) -> Self {
-        Self { cgroups: None, ..self }
-    }
-
-    /// Lets steps have this many descriptors at first, where the daemon itself may have more.
-    #[must_use]
-    pub fn with_descriptors(self, descriptors: Option<u64>) -> Self {
-        Self { descriptors, ..self }
-    }
-}
 
 /// All processes of one run; handles are cloned, and when the last is dropped everything is ended.
 #[derive(Clone)]
@@ -60,38 +33,59 @@ pub struct RunTree {
 }
 
 impl RunTree {
-    /// A run that has no process yet.
+    /// A run of the user's own commands that has no process yet.
     pub fn new(local: Local) -> Self {
-        Self { trunk: Arc::new(Trunk { local, stopped: watch::Sender::new(false), kept: Mutex::default() }) }
+        Self::on(local, Terms::User)
+    }
+
+    /// A run that has no process yet.
+    pub fn on(local: Local, terms: Terms) -> Self {
+        let (stopped, kept) = (watch::Sender::new(false), Mutex::default());
+        Self { trunk: Arc::new(Trunk { local, terms, stopped, kept, scratch: Mutex::default() }) }
     }
 
     /// Runs one step and returns when its shell has left and its output has been passed on.
     ///
-    /// Output goes to `out` as it comes; while `out` is full the step waits. Background processes of the step live
-    /// on, unheard, until the run is stopped. A future that is dropped ends its step, and everything it started.
+    /// Output goes to `out` as it comes; while `out` is full the step waits. Background processes of a step without walls live
+    /// on, unheard, until the run is stopped; those behind walls end with it. A future that is dropped ends its step, and
+    /// everything it started.
     pub async fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Result<StepEnd, StepError> {
-        let order = message::order(&step, self.trunk.local.cgroups, self.trunk.local.descriptors)?;
+        self.run_and_look(step, out).await.map(|(end, _)| end)
+    }
+
+    /// Runs one step, and says which walls stood around it.
+    pub(super) async fn run_and_look(
+        &self,
+        mut step: Step,
+        out: mpsc::Sender<Chunk>,
+    ) -> Result<(StepEnd, Option<Standing>), StepError> {
         let mut stopped = self.trunk.stopped.subscribe();
-        if *stopped.borrow() {
-            return Ok(StepEnd::Stopped);
-        }
-        let path = &self.trunk.local.keeper;
+        let walls = tokio::select! {
+            biased;
+            () = pump::set(&mut stopped) => return Ok((StepEnd::Stopped, None)),
+            walls = self.trunk.walls(&mut step) => walls?,
+        };
+        let local = &self.trunk.local;
+        let order = message::order(&step, local.cgroups(), local.descriptors(), walls.as_ref())?;
+        let path = local.keeper();
         let spawned =
             os::spawn(path).map_err(|source| StepError::Keeper { path: path.to_path_buf(), source })?;
-        let (kept, outputs) = Kept::attend(spawned);
+        let company = self.trunk.company(spawned.pid);
+        let (kept, outputs) = Kept::attend(spawned, company);
         let unfinished = Unfinished(&kept);
         self.trunk.hold(&kept);
         let end = tokio::select! {
             biased;
             () = pump::set(&mut stopped) => {
                 kept.gone_within(GRACE).await;
-                return Ok(StepEnd::Stopped);
+                return Ok((StepEnd::Stopped, None));
             }
             end = kept.follow(&order, step.time_limit, outputs, &out) => end,
         };
         let end = end.map_err(|lost| lost.into_error(step.cwd))?;
         unfinished.settle();
-        Ok(end)
+        let standing = kept.seen.borrow().standing;
+        Ok((end, standing))
     }
 
     /// Ends everything of this run and waits until nothing is left, for at most `limit`.
@@ -116,14 +110,70 @@ impl RunTree {
     }
 }
 
+impl Room for RunTree {
+    fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Doing<'_, Result<StepEnd, StepError>> {
+        Box::pin(Self::run(self, step, out))
+    }
+
+    fn stop(&self, limit: Duration) -> Doing<'_, Result<(), Left>> {
+        Box::pin(Self::stop(self, limit))
+    }
+
+    fn kill_now(&self) {
+        Self::kill_now(self);
+    }
+}
+
 /// What the handles of a run share.
 struct Trunk {
     local: Local,
+    terms: Terms,
     stopped: watch::Sender<bool>,
     kept: Mutex<Vec<Arc<Kept>>>,
+    /// The run's own directory, once a step needs one.
+    scratch: Mutex<Option<Arc<Scratch>>>,
 }
 
 impl Trunk {
+    /// Says what is to stand around a step, and takes out of its environment what does not belong there.
+    async fn walls(&self, step: &mut Step) -> Result<Option<Walls>, StepError> {
+        let confinement = match &self.terms {
+            Terms::User => return Ok(None),
+            Terms::Model(_) if step.leave.outside => return Ok(None),
+            Terms::Model(confinement) => confinement,
+        };
+        let Some(way) = self.local.way().await else { return Ok(None) };
+        let scratch = self.scratch()?;
+        let walls = confinement.walls(way, scratch.path(), &step.leave);
+        let temp = match way {
+            Way::Bubblewrap | Way::Namespaces => Path::new(TEMP),
+            Way::Rules => &walls.temp,
+        };
+        step.env = confinement.environment(&step.env, temp);
+        Ok(Some(walls))
+    }
+
+    fn scratch(&self) -> Result<Arc<Scratch>, StepError> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scratch) = &*scratch {
+            return Ok(Arc::clone(scratch));
+        }
+        let made = Scratch::make(self.local.scratch_root());
+        let what = "its temporary directory cannot be made";
+        let made = made.map_err(|source| StepError::Walls { what, source: Some(source) })?;
+        Ok(Arc::clone(scratch.insert(Arc::new(made))))
+    }
+
+    /// What a keeper keeps for as long as it lives.
+    fn company(&self, keeper: u32) -> Company {
+        let entered = match self.terms {
+            Terms::User => None,
+            Terms::Model(_) => Some(self.local.lineage().enter(keeper)),
+        };
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Company { _entered: entered, _scratch: scratch }
+    }
+
     /// Takes a keeper in, and forgets those which are gone.
     fn hold(&self, new: &Arc<Kept>) {
         let mut kept = self.forget_gone();
@@ -161,6 +211,12 @@ impl Drop for Trunk {
     }
 }
 
+/// What has to stay while a keeper lives.
+struct Company {
+    _entered: Option<Entered>,
+    _scratch: Option<Arc<Scratch>>,
+}
+
 /// One keeper that was started.
 struct Kept {
     pid: u32,
@@ -170,16 +226,16 @@ struct Kept {
 
 impl Kept {
     /// Takes a keeper into care: its reports are read and its end is waited for by a task of its own.
-    fn attend(spawned: Spawned) -> (Arc<Self>, Outputs) {
+    fn attend(spawned: Spawned, company: Company) -> (Arc<Self>, Outputs) {
         let Spawned { pid, process, link, stdout, stderr } = spawned;
         let (tell, seen) = watch::channel(Seen::default());
         let kept = Arc::new(Self { pid, link, seen });
-        tokio::spawn(Arc::clone(&kept).listen(process, tell));
+        tokio::spawn(Arc::clone(&kept).listen(process, tell, company));
         (kept, Outputs { stdout, stderr })
     }
 
     /// Reads reports until the keeper has ended.
-    async fn listen(self: Arc<Self>, mut process: Process, tell: watch::Sender<Seen>) {
+    async fn listen(self: Arc<Self>, mut process: Process, tell: watch::Sender<Seen>, company: Company) {
         let mut said_gone = false;
         let mut record = [0; REPORT_LEN];
         let mut filled = 0;
@@ -196,6 +252,7 @@ impl Kept {
         if !said_gone {
             keeper::clean_after(self.pid);
         }
+        drop(company);
         tell.send_modify(|seen| seen.gone = true);
     }
 
@@ -252,7 +309,8 @@ impl Kept {
             Some(Report::Signaled(signal)) => Ok(StepEnd::Signaled(signal)),
             Some(Report::NoDirectory(errno)) => Err(Lost::Directory(errno)),
             Some(Report::NoShell(errno)) => Err(Lost::Shell(errno)),
-            Some(Report::Started(_) | Report::Gone) | None => Err(Lost::Keeper),
+            Some(Report::NoWalls(obstacle)) => Err(Lost::Walls(obstacle)),
+            Some(Report::Started(_) | Report::Walled(_) | Report::Gone) | None => Err(Lost::Keeper),
         }
     }
 
@@ -276,6 +334,7 @@ impl Kept {
 #[derive(Debug, Default)]
 struct Seen {
     outcome: Option<Report>,
+    standing: Option<Standing>,
     gone: bool,
 }
 
@@ -284,8 +343,16 @@ fn tell_report(record: [u8; REPORT_LEN], tell: &watch::Sender<Seen>) -> bool {
     match Report::decode(record) {
         Some(Report::Gone) => true,
         Some(Report::Started(_)) | None => false,
+        Some(Report::Walled(standing)) => {
+            tell.send_modify(|seen| seen.standing = Some(standing));
+            false
+        }
         Some(
-            outcome @ (Report::NoDirectory(_) | Report::NoShell(_) | Report::Exited(_) | Report::Signaled(_)),
+            outcome @ (Report::NoDirectory(_)
+            | Report::NoShell(_)
+            | Report::NoWalls(_)
+            | Report::Exited(_)
+            | Report::Signaled(_)),
         ) => {
             tell.send_modify(|seen| seen.outcome = Some(outcome));
             false
@@ -318,6 +385,7 @@ impl Drop for Unfinished<'_> {
 enum Lost {
     Directory(i32),
     Shell(i32),
+    Walls(Obstacle),
     Keeper,
 }
 
@@ -328,6 +396,10 @@ impl Lost {
                 StepError::Directory { path: cwd, source: io::Error::from_raw_os_error(errno) }
             }
             Self::Shell(errno) => StepError::Shell { source: io::Error::from_raw_os_error(errno) },
+            Self::Walls(Obstacle { part, errno }) => {
+                let source = (errno != 0).then(|| io::Error::from_raw_os_error(errno));
+                StepError::Walls { what: part.words(), source }
+            }
             Self::Keeper => StepError::KeeperLost,
         }
     }

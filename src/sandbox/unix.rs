@@ -3,8 +3,12 @@
 //! The keeper's standard input is a socket: the order goes down, reports come up, and closing it ends everything.
 //! Its standard output and error are the step's own, so that no further descriptor has to be handed over.
 
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -51,6 +55,21 @@ pub(super) fn spawn(program: &Path) -> io::Result<Spawned> {
 pub(super) fn this_program() -> io::Result<PathBuf> {
     let itself = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && itself.exists() { Ok(itself.to_owned()) } else { std::env::current_exe() }
+}
+
+/// A path from the bytes of an order.
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}
+
+/// Makes a directory for its owner alone; one that is there already is none of ours.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes a directory and those above it, for their owner alone.
+pub(super) fn private_directories(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 
 /// The keeper's process.

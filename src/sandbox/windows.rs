@@ -26,6 +26,21 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
+/// A path from the bytes of an order, of which there is none.
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
+/// Makes a directory; one that is there already is none of ours.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir(path)
+}
+
+/// Makes a directory and those above it.
+pub(super) fn private_directories(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
 /// The keeper's process, which cannot exist.
 pub(super) struct Process(Infallible);
 

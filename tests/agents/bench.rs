@@ -56,7 +56,7 @@ impl Bench {
     /// Starts a session in which the model answers.
     pub(crate) fn session(&self) -> (Client, String) {
         let mut client = self.daemon.connect();
-        let start = json!({"cwd": self.cwd(), "provider": provider(self.speaks), "model": "test-model",
+        let start = json!({"cwd": self.cwd(), "provider": provider(self.speaks), "model": "test-model", "sandboxProvider": "none",
             "environment": self.environment()});
         let session = client.get("start_session", start)["sessionId"].as_str().expect("an id").to_owned();
         (client, session)

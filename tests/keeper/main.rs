@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pushd::sandbox::confine::Leave;
 use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream, layers};
 use tokio::sync::mpsc;
 
@@ -153,7 +154,8 @@ async fn a_daemon_to_be_killed() {
     let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path()];
     let command =
         "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
-    let step = Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG };
+    let step =
+        Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG, leave: Leave::default() };
     let (out, _heard) = mpsc::channel(4);
     let _never = RunTree::new(local).run(step, out).await;
 }

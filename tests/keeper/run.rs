@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use pushd::sandbox::confine::Leave;
 use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream};
 use tokio::sync::mpsc;
 
@@ -37,7 +38,13 @@ impl Run {
     }
 
     pub(crate) fn step(&self, command: &str) -> Step {
-        Step { command: command.into(), cwd: self.dir.path().into(), env: self.env.clone(), time_limit: LONG }
+        Step {
+            command: command.into(),
+            cwd: self.dir.path().into(),
+            env: self.env.clone(),
+            time_limit: LONG,
+            leave: Leave::default(),
+        }
     }
 
     pub(crate) fn start(&self, command: &str, out: mpsc::Sender<Chunk>) -> Going {

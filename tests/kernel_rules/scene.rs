@@ -86,6 +86,7 @@ impl Scene {
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
+            rules: Vec::new(),
             needs_environment: false,
             fingerprint: Fingerprint(7),
         }

@@ -99,6 +99,7 @@ impl Walk {
             criteria: vec![criterion; self.random.below(3) as usize],
             time_limit: self.random.one_in(4).then_some(40),
             budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },
+            rules: self.random.one_in(3).then(|| "rule".to_owned()).into_iter().collect(),
             needs_environment: self.random.one_in(2),
             fingerprint: Fingerprint(u128::from(self.random.below(2))),
         }

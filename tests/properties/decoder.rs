@@ -96,7 +96,7 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
     let request = Outgoing::start_session(start.idempotency_key.as_deref()?)
         .with("mode", start.mode.as_str())
         .with("provider", start.provider.as_deref())
-        .with("sandboxProvider", start.sandbox_provider.as_str())
+        .with("sandboxProvider", start.sandbox_provider.as_deref())
         .with("cwd", start.cwd.as_str())
         .with("model", start.model.as_deref())
         .with("name", start.name.as_deref());
@@ -154,7 +154,10 @@ fn prompted(request: Outgoing, prompt: &Prompt) -> Outgoing {
                 "description": criterion.description})
         })
         .collect();
-    let request = request.with("acceptanceCriteria", criteria).with("timeoutMs", prompt.time_limit);
+    let request = request
+        .with("acceptanceCriteria", criteria)
+        .with("timeoutMs", prompt.time_limit)
+        .with("rules", prompt.rules.clone());
     with_environment(request, prompt.environment.as_ref())
 }
 

@@ -27,7 +27,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ),
     (
         "send_user_message",
-        r#"{"text":"t","acceptanceCriteria":[{"check":"true"}],"timeoutMs":1000,"budget":{"maxCostUsd":0.5,"maxTurns":3,"maxTokens":1000},"environment":{"A":"1"},"future":[]}"#,
+        r#"{"text":"t","acceptanceCriteria":[{"check":"true"}],"timeoutMs":1000,"budget":{"maxCostUsd":0.5,"maxTurns":3,"maxTokens":1000},"rules":["allow: exec(make)"],"environment":{"A":"1"},"future":[]}"#,
     ),
     (
         "submit_approval",

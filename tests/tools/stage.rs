@@ -31,7 +31,7 @@ impl Stage {
         let local = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")));
         let bench = Bench {
             ground: Ground::open(&dir.path().join("work"), Reach::Workspace).unwrap(),
-            tree: RunTree::new(local),
+            tree: Arc::new(RunTree::new(local)),
             env: vec![
                 ("PATH".into(), std::env::var_os("PATH").unwrap()),
                 ("HOME".into(), dir.path().join("home").into()),

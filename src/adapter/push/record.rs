@@ -248,6 +248,7 @@ impl<'a> Line<'_, 'a> {
                 turns: budget.max_turns,
                 tokens: budget.max_tokens,
             }),
+            rules: message.rules.into_iter().map(Text::into_owned).collect(),
             needs_environment: message.needs_environment,
             by: message.by.into_owned(),
         })
@@ -376,6 +377,7 @@ fn opening(started: SessionStarted<'_>) -> Opening {
         repo: started.repo.as_deref().map(json),
         metadata: started.metadata.as_deref().map(json),
         name: owned(started.name),
+        walls: started.sandbox.as_deref().map(json),
     }
 }
 

@@ -18,11 +18,6 @@ use crate::sandbox::judge::{Judgement, Part, Place, Wish};
 use crate::sandbox::tools::{Category, Request, Risk};
 use weigh::{Answer, Weighed};
 
-/// Tells whether a call is asked about first.
-pub fn asks(preset: Preset, category: Category, risk: Risk) -> bool {
-    weigh::preset_asks(preset, Sandbox::NoneChosen, category, risk)
-}
-
 /// Which calls go ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {

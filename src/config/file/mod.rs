@@ -4,6 +4,7 @@
 //! not repeated in the refusal.
 
 pub mod edit;
+mod sandbox;
 mod secret;
 mod spots;
 mod written;
@@ -100,8 +101,8 @@ pub enum Mistake {
     },
     /// A project wants to decide what its user decides.
     #[error(
-        "`{key}` is for your own configuration; a project can make approvals.preset, limits and tools.fetch stricter, and have \
-         approvals.rules that ask and deny"
+        "`{key}` is for your own configuration; a project can make approvals.preset, limits, tools.fetch and sandbox stricter, and \
+         have approvals.rules that ask and deny"
     )]
     NotForProjects {
         /// Which one.

@@ -209,3 +209,30 @@ fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
     fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).unwrap();
     assert!(read(&path).unwrap_err().to_string().contains("more than 1048576 bytes"));
 }
+
+#[test]
+fn the_walls_around_commands_are_configured() {
+    let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
+                writable = ['~/.cargo']\nmemory_mb = 512\nprocesses = 64\n";
+    let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
+    assert_eq!(
+        (sandbox.provider.word(), sandbox.network, sandbox.unix_sockets),
+        ("none", Switch::On, Switch::On)
+    );
+    assert_eq!(
+        (sandbox.hide, sandbox.writable),
+        (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()])
+    );
+    assert_eq!((sandbox.memory, sandbox.processes), (Some(512 << 20), Some(64)));
+    for (line, word) in [
+        ("provider = 'docker'", "one of \"local\", \"none\""),
+        ("hide = ['relative']", "an absolute path"),
+        ("hide = ['~/a/../..']", "without .."),
+        ("writable = ['/']", "an absolute path"),
+        ("processes = 0", "at least 1"),
+        ("loud = true", "unknown field"),
+    ] {
+        let error = parse(&format!("[sandbox]\n{line}\n"), Path::new("c.toml")).unwrap_err().to_string();
+        assert!(error.starts_with("c.toml, line 2: ") && error.contains(word), "{error}");
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::sandbox::WrittenSandbox;
 use super::{Misplaced, Mistake};
 use crate::config::settings::rule::Rule;
 use crate::config::settings::{
@@ -27,6 +28,8 @@ pub(super) struct Written {
     limits: WrittenLimits,
     #[serde(default)]
     tools: WrittenTools,
+    #[serde(default)]
+    sandbox: WrittenSandbox,
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,6 +97,7 @@ impl Written {
             rules: Rules { own: rules(self.approvals.rules)?, projects: Vec::new() },
             limits: self.limits.into_limits()?,
             tools: Tools { fetch: if self.tools.fetch { Switch::On } else { Switch::Off } },
+            sandbox: self.sandbox.into_settings()?,
         })
     }
 }
@@ -249,7 +253,7 @@ fn filled(key: &str, text: Spanned<String>) -> Result<String, Misplaced> {
     Ok(text.into_inner())
 }
 
-fn positive<T: Copy + Default + PartialEq>(key: &str, number: Spanned<T>) -> Result<T, Misplaced> {
+pub(super) fn positive<T: Copy + Default + PartialEq>(key: &str, number: Spanned<T>) -> Result<T, Misplaced> {
     if *number.get_ref() == T::default() {
         return Err(value(&number, key, "at least 1"));
     }
@@ -278,11 +282,11 @@ fn millionths(key: &str, dollars: &Spanned<f64>) -> Result<u64, Misplaced> {
 /// More rules than anybody keeps in mind.
 const MOST_RULES: usize = 200;
 
-fn one_of<T>(words: &[(&str, T)]) -> String {
+pub(super) fn one_of<T>(words: &[(&str, T)]) -> String {
     let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
     format!("one of {}", words.join(", "))
 }
 
-fn value<T>(place: &Spanned<T>, key: &str, expected: &str) -> Misplaced {
+pub(super) fn value<T>(place: &Spanned<T>, key: &str, expected: &str) -> Misplaced {
     (place.span().start, Mistake::Value { key: key.to_owned(), expected: expected.to_owned() })
 }

@@ -220,6 +220,7 @@ impl Memory {
             criterion.id = self.safe(&criterion.id);
             criterion.description = criterion.description.take().map(|description| self.safe(&description));
         }
+        prompt.rules = prompt.rules.iter().map(|rule| self.safe(rule)).collect();
         prompt.needs_environment = self.environment_says_whom_to_ask();
         let hidden = prompt.criteria.iter().any(|criterion| redact::holds_marker(&criterion.check));
         let raw_text = std::mem::replace(&mut prompt.text, text);

@@ -6,6 +6,7 @@
 
 mod batch;
 mod conversation;
+mod deciding;
 mod execute;
 mod input;
 mod leaving;

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use super::conversation;
+use super::deciding::Judge;
 use super::memory::{self, Hidden, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
@@ -20,13 +21,14 @@ use crate::agent::context::Results;
 use crate::agent::price::{self, Price};
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
-use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping, policy};
+use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping};
 use crate::config::file::ConfigError;
+use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::ProviderKind;
 use crate::daemon::models::Rules;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Denial, Fault, Purpose, TURN_CUT, Taken, Wanted};
+use crate::kernel::event::{Fault, Purpose, TURN_CUT, Taken, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::{Json, SessionId};
 use crate::provider::error::{Kind, ModelError};
@@ -44,6 +46,8 @@ pub(super) struct Asking {
     pub(super) model: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
+    /// Who runs its commands.
+    pub(super) sandbox: SandboxChoice,
     /// What holds for the run, once its first turn has looked.
     pub(super) rules: Arc<OnceLock<Rules>>,
     /// Where it is heard that a client has brought its environment.
@@ -79,6 +83,7 @@ struct Table {
     rules: Rules,
     context: Context,
     bench: Bench,
+    judge: Judge,
     reports: Reports,
     /// How many tokens the last question has, about.
     told: u64,
@@ -101,7 +106,8 @@ impl Table {
                 return Err((failed(&fault.kind, fault.message), reports));
             }
         };
-        Ok(Self { asking, rules, context, bench, reports, told: 0 })
+        let judge = Judge::of(&asking.world, &rules, turn, asking.sandbox, &bench).await;
+        Ok(Self { asking, rules, context, bench, judge, reports, told: 0 })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
@@ -326,13 +332,7 @@ impl Table {
 
     /// Says what is to be asked before a call, nothing for one that goes ahead, or why it cannot succeed.
     async fn question(&self, tool: &str, args: &str) -> Result<Option<Question>, Fault> {
-        let request = tools::parse(tool, args)?;
-        if !policy::asks(self.rules.settings.approvals, request.category(), request.risk()) {
-            return Ok(None);
-        }
-        let asked = request.question(&self.bench).await?;
-        let plain = Question::plain(asked.kind, asked.title, asked.summary, asked.details.to_string());
-        Ok(Some(Question { digest: Some(asked.digest), denial: Denial::Told, ..plain }))
+        self.judge.question(&tools::parse(tool, args)?, &self.bench).await
     }
 
     async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::adapter::push::decode::Environment;
 use crate::config::limits::Limits;
 use crate::redact::Redactor;
-use crate::sandbox::RunTree;
+use crate::sandbox::Room;
 use crate::sandbox::ground::{Ground, Reach};
 use crate::sandbox::tools::{self, Bench, Fault, FaultKind, Network};
 
@@ -16,7 +16,7 @@ pub(super) struct Place {
     pub(super) cwd: PathBuf,
     pub(super) reach: Reach,
     pub(super) environment: Option<Arc<Environment>>,
-    pub(super) tree: RunTree,
+    pub(super) tree: Arc<dyn Room>,
     pub(super) network: Network,
     pub(super) limits: Limits,
 }
@@ -34,7 +34,7 @@ impl Place {
         let redactor = redactor.clone();
         Ok(Bench {
             ground,
-            tree: self.tree.clone(),
+            tree: Arc::clone(&self.tree),
             env: environment(self.environment.as_deref()),
             network: self.network,
             limits: tools::Limits {

@@ -12,18 +12,20 @@ use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking};
 use super::place::Place;
+use crate::adapter::push::decode::Environment;
 use crate::daemon::grants;
 use crate::daemon::mint;
 use crate::daemon::models::Rules;
+use crate::daemon::walls;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn};
-use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
+use crate::kernel::event::{Ending, Fault, Intention, Opening, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
-use crate::sandbox::RunTree;
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
+use crate::sandbox::{Room, SandboxProvider, Terms};
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
 
@@ -49,7 +51,8 @@ type WayBack = (mpsc::Sender<Box<Reported>>, mpsc::Receiver<Box<Reported>>);
 
 struct Active {
     run: RunId,
-    tree: RunTree,
+    /// Where its commands run, once there is one.
+    room: Option<Arc<dyn Room>>,
     tasks: JoinSet<Result<(), Gone>>,
     /// What holds for the run, once its first turn has looked.
     rules: Arc<OnceLock<Rules>>,
@@ -159,14 +162,16 @@ impl Work {
         let reports = self.sender();
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         let active = self.active.take_if(|active| active.run == run);
-        if let Some(active) = &active {
-            active.tree.kill_now();
+        if let Some(room) = active.as_ref().and_then(|active| active.room.as_ref()) {
+            room.kill_now();
         }
         tokio::spawn(async move {
             let mut left = None;
             if let Some(mut active) = active {
                 active.tasks.abort_all();
-                left = active.tree.stop(limit).await.err().map(|left| left.to_string());
+                if let Some(room) = active.room {
+                    left = room.stop(limit).await.err().map(|left| left.to_string());
+                }
             }
             let report = Report::Stopped { left };
             // The lane may have ended; then nobody needs to know.
@@ -178,7 +183,9 @@ impl Work {
     pub(super) fn kill(&mut self) {
         self.closed = true;
         if let Some(active) = &mut self.active {
-            active.tree.kill_now();
+            if let Some(room) = &active.room {
+                room.kill_now();
+            }
             active.tasks.abort_all();
         }
     }
@@ -186,11 +193,10 @@ impl Work {
     /// Ends everything and waits until nothing is left.
     pub(super) async fn end(&mut self) {
         self.kill();
-        if let Some(active) = self.active.take() {
-            let limit = Duration::from_millis(self.world.limits.session.stop_millis);
-            if let Err(left) = active.tree.stop(limit).await {
-                tracing::warn!(session = %self.session, run = %active.run, %left, "processes are left");
-            }
+        let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return };
+        let limit = Duration::from_millis(self.world.limits.session.stop_millis);
+        if let Err(left) = room.stop(limit).await {
+            tracing::warn!(session = %self.session, %run, %left, "processes are left");
         }
     }
 
@@ -204,6 +210,7 @@ impl Work {
             model: opening.and_then(|opening| opening.model.clone()),
             branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
             place: self.place(run, memory, state),
+            sandbox: walls::chosen(opening),
             rules: Arc::clone(&self.active(run).rules),
             brought: memory.brought(),
             waiting: memory.waiting().to_vec(),
@@ -216,23 +223,56 @@ impl Work {
         let opening = state.opening.as_ref();
         // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
         let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
+        let reach = if is_playbook { Reach::Anywhere } else { Reach::Workspace };
         let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
+        let environment = memory.environment(run);
         Place {
             network: if is_playbook { Network::Off } else { self.network(run, &cwd) },
+            tree: self.room(run, reach, &cwd, opening, environment.as_deref()),
+            reach,
             cwd,
-            reach: if is_playbook { Reach::Anywhere } else { Reach::Workspace },
-            environment: memory.environment(run),
-            tree: self.active(run).tree.clone(),
+            environment,
             limits: self.world.limits,
         }
     }
 
     /// Whether the tools of a run may talk to other machines; a configuration that cannot be read allows nothing.
     fn network(&mut self, run: &RunId, cwd: &Path) -> Network {
-        if let Some(rules) = self.active(run).rules.get() {
-            return rules.network();
+        self.settings(run, cwd).map_or(Network::Off, |rules| rules.network())
+    }
+
+    /// What holds for a run; nothing where the configuration cannot be read.
+    fn settings(&mut self, run: &RunId, cwd: &Path) -> Option<Rules> {
+        let known = self.active(run).rules.get().cloned();
+        known.or_else(|| self.world.house.rules_in(cwd).ok())
+    }
+
+    /// The room of a run's commands: the user's own are free, a model's are confined as its session says.
+    ///
+    /// A configuration that cannot be read confines as one that says nothing.
+    fn room(
+        &mut self,
+        run: &RunId,
+        reach: Reach,
+        cwd: &Path,
+        opening: Option<&Opening>,
+        environment: Option<&Environment>,
+    ) -> Arc<dyn Room> {
+        if let Some(room) = &self.active(run).room {
+            return Arc::clone(room);
         }
-        self.world.house.rules_in(cwd).map_or(Network::Off, |rules| rules.network())
+        let settings = self.settings(run, cwd).map(|rules| rules.settings).unwrap_or_default();
+        let sandboxes = &self.world.sandboxes;
+        let room = match reach {
+            Reach::Anywhere => sandboxes.local().open(Terms::User),
+            Reach::Workspace => {
+                let home = environment.and_then(|environment| environment.variables().get("HOME"));
+                let terms = sandboxes.terms(&settings, cwd, home.map(Path::new));
+                sandboxes.provider(walls::chosen(opening)).open(terms)
+            }
+        };
+        self.active(run).room = Some(Arc::clone(&room));
+        room
     }
 
     fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
@@ -249,10 +289,9 @@ impl Work {
         if stale {
             self.active = None;
         }
-        let local = &self.world.local;
         self.active.get_or_insert_with(|| Active {
             run: run.clone(),
-            tree: RunTree::new(local.clone()),
+            room: None,
             tasks: JoinSet::new(),
             rules: Arc::default(),
         })

@@ -186,8 +186,15 @@ impl Session {
 }
 
 fn message(prompt: Prompt, caller: &Caller) -> Message {
-    let Prompt { run: _, message, text, criteria, time_limit, budget, needs_environment, fingerprint } =
-        prompt;
-    let by = caller.source.clone();
-    Message { message, text, criteria, time_limit, budget, needs_environment, fingerprint, by }
+    Message {
+        message: prompt.message,
+        text: prompt.text,
+        criteria: prompt.criteria,
+        time_limit: prompt.time_limit,
+        budget: prompt.budget,
+        rules: prompt.rules,
+        needs_environment: prompt.needs_environment,
+        fingerprint: prompt.fingerprint,
+        by: caller.source.clone(),
+    }
 }

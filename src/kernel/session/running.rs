@@ -275,6 +275,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         last: run.last.clone(),
         checking: !run.checks.is_empty(),
         budget: run.budget,
+        rules: run.rules.clone(),
         spent: run.spent,
         needs_environment: run.needs_environment,
         context_from: state.context_from,

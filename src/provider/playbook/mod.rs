@@ -249,6 +249,7 @@ mod tests {
             spent: Spent::default(),
             context_from: Seq::ZERO,
             last_seq: Seq::ZERO,
+            rules: Vec::new(),
             granted: Vec::new(),
         }
     }

@@ -1,7 +1,9 @@
 //! Resolving a path beneath a directory, on Linux: the kernel does it in one step, links included.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
@@ -22,4 +24,15 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result
         }
     }
     Err(Errno::EAGAIN)
+}
+
+/// Returns the names that lead from one directory to another that lies in it.
+pub(super) fn place_in(root: BorrowedFd<'_>, inner: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    let path = |fd: BorrowedFd<'_>| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let (root, inner) = (path(root)?, path(inner)?);
+    match inner.strip_prefix(&root) {
+        Ok(names) => Ok(names.to_owned()),
+        // It was moved out while we looked.
+        Err(_) => Err(Errno::EXDEV.into()),
+    }
 }

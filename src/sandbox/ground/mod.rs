@@ -3,7 +3,8 @@
 //! A tool of a model reaches what lies beneath the directory and nothing else, neither by `..`, by absolute paths, by
 //! links, nor by exchanging one of these for another while a tool is at work: each path is resolved by the system in
 //! one step, or one name at a time without following links, and what was opened is what is used. The user's own words
-//! may reach anywhere. Everything blocks; callers in the daemon keep it off their loop.
+//! may reach anywhere. What git and push themselves run or believe, `.git` and `.push` at any depth, is read by a model's tools
+//! and never changed. Everything blocks; callers in the daemon keep it off their loop.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -21,6 +22,8 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::confine::PROTECTED;
 
 /// How many links are followed from one to the next when a file is written through them.
 const LINKS_MAX: usize = 40;
@@ -54,6 +57,12 @@ pub enum GroundError {
     /// The path leads out of the workspace, or through links that cannot be followed.
     #[error("{} leads outside of the workspace", .path.display())]
     Outside {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// The path leads to what no tool changes: the repository itself, or the project's own rules.
+    #[error("{} is protected: tools change neither .git nor .push", .path.display())]
+    Protected {
         /// As it was asked for.
         path: PathBuf,
     },
@@ -241,12 +250,14 @@ impl Ground {
                 return Err(GroundError::IsDirectory { path: path.to_owned() });
             };
             let parent = seen.parent().unwrap_or(Path::new(""));
+            self.unprotected(&seen, path)?;
             let folder = match missing {
-                Missing::Made => self.parent(parent).map_err(GroundError::of("create", path))?,
+                Missing::Made => self.parent(parent, path)?,
                 Missing::Refused => {
                     self.root.folder(parent, self.reach).map_err(GroundError::of("open", path))?
                 }
             };
+            self.open_to_change(&folder, path)?;
             let looked = folder.look(&name).map_err(GroundError::of("write", path))?;
             match looked.as_ref().map(os::Looked::kind) {
                 None | Some(Kind::File) => return Ok((folder, name, looked)),
@@ -262,13 +273,39 @@ impl Ground {
     }
 
     /// Opens a directory, and makes it and those above it where they are missing.
-    fn parent(&self, path: &Path) -> io::Result<os::Folder> {
-        match self.root.folder(path, self.reach) {
+    fn parent(&self, wanted: &Path, path: &Path) -> Result<os::Folder, GroundError> {
+        let failed = GroundError::of("create", path);
+        match self.root.folder(wanted, self.reach) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
-                self.parent(above)?.make(name)
+                let (Some(above), Some(name)) = (wanted.parent(), wanted.file_name()) else {
+                    return Err(failed(error));
+                };
+                let above = self.parent(above, path)?;
+                self.open_to_change(&above, path)?;
+                above.make(name).map_err(failed)
             }
-            opened => opened,
+            opened => opened.map_err(failed),
+        }
+    }
+
+    /// Refuses a directory that is protected, by whatever links it was reached.
+    fn open_to_change(&self, folder: &os::Folder, path: &Path) -> Result<(), GroundError> {
+        match self.reach {
+            Reach::Anywhere => Ok(()),
+            Reach::Workspace => {
+                let inner = folder.place_in(&self.root).map_err(GroundError::of("look for", path))?;
+                self.unprotected(&inner, path)
+            }
+        }
+    }
+
+    /// Refuses words that name something protected.
+    fn unprotected(&self, seen: &Path, path: &Path) -> Result<(), GroundError> {
+        match self.reach {
+            Reach::Workspace if names_protected(seen) => {
+                Err(GroundError::Protected { path: path.to_owned() })
+            }
+            Reach::Workspace | Reach::Anywhere => Ok(()),
         }
     }
 
@@ -335,6 +372,22 @@ pub fn stays_beneath(path: &Path) -> bool {
         }
     }
     true
+}
+
+/// Tells whether a path names what no tool changes, also in a spelling that some file system takes for the same.
+fn names_protected(path: &Path) -> bool {
+    path.components().any(|component| match component {
+        Component::Normal(name) => is_protected(&name.to_string_lossy()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => false,
+    })
+}
+
+fn is_protected(name: &str) -> bool {
+    // Letters that are not seen, and dots and spaces at the end, are left out by some.
+    let unseen = |letter: char| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let plain: String = name.chars().filter(|letter| !unseen(*letter)).collect();
+    let plain = plain.trim_end_matches(['.', ' ']).split(':').next().unwrap_or_default().to_ascii_lowercase();
+    PROTECTED.contains(&plain.as_str()) || plain == "git~1" || plain == "push~1"
 }
 
 /// Writes the draft and has it on disk before it takes its place.

@@ -197,6 +197,66 @@ fn nobody_escapes_while_directories_and_links_are_exchanged() {
     assert_eq!((names(&outside), names(&outside.join("deep"))), (vec!["deep".into(), "file".into()], vec![]));
 }
 
+#[test]
+fn the_repository_and_the_project_s_rules_are_read_and_not_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("sub/.git/hooks")).unwrap();
+    fs::write(dir.path().join("sub/.git/config"), "old").unwrap();
+    let ground = Ground::open(dir.path(), Reach::Workspace).unwrap();
+    assert_eq!(ground.content(Path::new("sub/.git/config"), 9).unwrap(), b"old");
+    for path in [
+        ".git",
+        ".git/hooks/pre-commit",
+        ".GIT/config",
+        ".push/config.toml",
+        "deep/er/.git/config",
+        "sub/.git/config",
+        "sub/.git/hooks/../config",
+        ".git./x",
+        ".git /x",
+        "GIT~1/x",
+        ".gi\u{200c}t/x",
+    ] {
+        let written = ground.replace(Path::new(path), b"x");
+        assert!(matches!(written, Err(GroundError::Protected { .. })), "{path}: {written:?}");
+        let absolute = ground.replace(&dir.path().join(path), b"x");
+        assert!(matches!(absolute, Err(GroundError::Protected { .. })), "{path}: {absolute:?}");
+    }
+    assert!(matches!(ground.remove(Path::new("sub/.git/config")), Err(GroundError::Protected { .. })));
+    assert_eq!(names(dir.path()), ["sub"]);
+    assert_eq!(names(&dir.path().join("sub/.git")), ["config", "hooks"]);
+    for path in [".gitignore", "git/x", ".github/x", "a.git/x", ".pushed"] {
+        ground.replace(Path::new(path), b"x").unwrap();
+    }
+    let own = Ground::open(dir.path(), Reach::Anywhere).unwrap();
+    own.replace(Path::new("sub/.git/config"), b"the user's own").unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_leads_to_what_is_protected() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(".git/hooks")).unwrap();
+    fs::write(dir.path().join(".git/config"), "old").unwrap();
+    for (link, target) in
+        [("dir", ".git"), ("hooks", ".git/hooks"), ("file", ".git/config"), ("new", ".git/new")]
+    {
+        std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+    }
+    fs::hard_link(dir.path().join(".git/config"), dir.path().join("hard")).unwrap();
+    let ground = Ground::open(dir.path(), Reach::Workspace).unwrap();
+    for path in ["dir/config", "dir/made/x", "hooks/pre-commit", "file", "new"] {
+        let written = ground.replace(Path::new(path), b"x");
+        let refused = matches!(written, Err(GroundError::Protected { .. } | GroundError::Outside { .. }));
+        assert!(refused, "{path}: {written:?}");
+    }
+    // One of two names of a file is given a file of its own.
+    ground.replace(Path::new("hard"), b"x").unwrap();
+    assert_eq!(fs::read(dir.path().join(".git/config")).unwrap(), b"old");
+    assert_eq!(names(&dir.path().join(".git")), ["config", "hooks"]);
+    assert_eq!(names(&dir.path().join(".git/hooks")), Vec::<String>::new());
+}
+
 /// Ends the other thread.
 #[cfg(unix)]
 struct Done<'a>(&'a std::sync::atomic::AtomicBool);

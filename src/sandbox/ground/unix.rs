@@ -99,6 +99,11 @@ impl Folder {
         Ok(Self(openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
+    /// Returns the names that lead from the root to it, without links.
+    pub(super) fn place_in(&self, root: &Root) -> io::Result<PathBuf> {
+        platform::place_in(root.0.as_fd(), self.0.as_fd())
+    }
+
     /// Makes a directory, unless somebody else just did, and opens it.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
         match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {

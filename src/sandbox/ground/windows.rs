@@ -89,6 +89,12 @@ impl Folder {
         }
     }
 
+    /// Returns the names that lead from the root to it, without links.
+    pub(super) fn place_in(&self, root: &Root) -> io::Result<PathBuf> {
+        let inner = self.0.strip_prefix(&root.0).map_err(|_| io::ErrorKind::CrossesDevices)?;
+        Ok(inner.to_owned())
+    }
+
     /// Makes a directory, unless somebody else just did, and opens it.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
         match fs::create_dir(self.0.join(name)) {

@@ -44,11 +44,6 @@ impl Place {
         Self { workspace: slashed(workspace), home: home.map(slashed) }
     }
 
-    /// Stands for a workspace of which nothing is known: whatever is named by an absolute path lies outside.
-    pub fn nowhere() -> Self {
-        Self { workspace: "/workspace".to_owned(), home: None }
-    }
-
     /// Returns the home, with slashes.
     pub fn home(&self) -> Option<&str> {
         self.home.as_deref()

@@ -10,6 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::sandbox::confine::Bounds;
+
 /// What the directories of steps are called; the keeper's process id follows.
 const PREFIX: &str = "pushd-step-";
 
@@ -49,6 +51,16 @@ impl Cgroup {
         }
     }
 
+    /// Bounds what is used in it, as far as the hierarchy counts that here.
+    pub(super) fn bound(&self, bounds: Bounds) {
+        for (file, most) in [("pids.max", bounds.processes), ("memory.max", bounds.memory)] {
+            let path = self.path.join(file);
+            if path.exists() {
+                let _as_far_as_allowed = fs::write(path, most.to_string());
+            }
+        }
+    }
+
     /// Kills every process in it, all at once.
     pub(super) fn kill(&self) {
         kill(&self.path);
@@ -80,6 +92,17 @@ pub(super) fn clean_after(parent: &Path, keeper: u32) {
     if path.exists() {
         clear(&path);
     }
+}
+
+/// The keeper in whose cgroup, or below it, a process is.
+pub(super) fn keeper_of(pid: u32) -> Option<u32> {
+    named(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// The keeper that is named in the text of a process's `cgroup`.
+fn named(cgroups: &str) -> Option<u32> {
+    let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    unified.split('/').find_map(|name| name.strip_prefix(PREFIX)?.parse().ok())
 }
 
 fn path(parent: &Path, keeper: u32) -> PathBuf {
@@ -184,6 +207,14 @@ mod tests {
         assert_eq!(locate(part, b"0::/a/b/c\n").unwrap(), Path::new("/mnt/c"));
         assert_eq!(locate(part, b"0::/a\n"), None);
         assert_eq!(locate(PURE, b"0::/../outside\n"), None);
+    }
+
+    #[test]
+    fn a_process_below_a_step_s_cgroup_names_its_keeper() {
+        assert_eq!(named("4:pids:/x\n0::/user.slice/pushd-step-77/inner\n"), Some(77));
+        assert_eq!(named("0::/user.slice\n"), None);
+        assert_eq!(named("0::/pushd-step-x\n"), None);
+        assert_eq!(named(""), None);
     }
 
     #[test]

@@ -20,12 +20,22 @@ use nix::unistd::{ForkResult, Pid, fork as plain_fork, getpid, getppid};
 use super::cgroup::{self, Cgroup};
 use super::table::{self, Entry};
 use super::{Told, Tree, is_closed};
+use crate::sandbox::confine::Bounds;
+use crate::sandbox::keeper::Ancestry;
+
+mod confined;
+
+pub(super) use confined::{Inside, start_inside};
+pub(in super::super) use confined::{inside, seal};
 
 /// How many passes a sweep makes before it kills what it has.
 const PASSES: usize = 64;
 
 /// Has `clone3` put the child into a cgroup; the constant of libc is of a type too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// What holds on to processes that lose their parent.
+pub(in super::super) const HOLDER: &str = "subreaper";
 
 /// Names what holds a step's processes together.
 pub(in super::super) const fn layers(cgroups: bool) -> &'static str {
@@ -61,9 +71,13 @@ fn close_the_rest() {
 pub(super) struct Room(Cgroup);
 
 impl Room {
-    /// Makes the room under `cgroups`, which is empty where none can be made.
-    pub(super) fn open(cgroups: &CStr) -> Option<Self> {
-        Cgroup::make(cgroups, std::process::id()).map(Self)
+    /// Makes the room under `cgroups`, which is empty where none can be made, and bounds what is used in it.
+    pub(super) fn open(cgroups: &CStr, bounds: Option<Bounds>) -> Option<Self> {
+        let cgroup = Cgroup::make(cgroups, std::process::id())?;
+        if let Some(bounds) = bounds {
+            cgroup.bound(bounds);
+        }
+        Some(Self(cgroup))
     }
 
     /// Removes it.
@@ -73,24 +87,34 @@ impl Room {
 }
 
 /// Forks, into the room if the system allows it.
-///
-/// To be born in a cgroup is cheap; to be moved there can take ten milliseconds.
-#[expect(unsafe_code, reason = "there is no safe fork")]
 pub(super) fn fork(room: Option<&Room>) -> nix::Result<ForkResult> {
-    if let Some(Ok(forked)) = room.map(|room| fork_into(room.0.directory.as_fd())) {
+    if room.is_some()
+        && let Ok(forked) = fork_into(room, 0)
+    {
         return Ok(forked);
     }
+    plain()
+}
+
+#[expect(unsafe_code, reason = "there is no safe fork")]
+fn plain() -> nix::Result<ForkResult> {
     // SAFETY: the keeper has one thread, so the child may do whatever the parent may.
     unsafe { plain_fork() }
 }
 
+/// Forks into the room, if there is one, and into namespaces.
+///
+/// To be born in a cgroup is cheap; to be moved there can take ten milliseconds.
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
-fn fork_into(directory: BorrowedFd<'_>) -> nix::Result<ForkResult> {
+fn fork_into(room: Option<&Room>, namespaces: i32) -> nix::Result<ForkResult> {
     // SAFETY: all zeroes is a valid value of this structure of numbers.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
-    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.flags = u64::from(namespaces.cast_unsigned());
     arguments.exit_signal = libc::SIGCHLD as u64;
-    arguments.cgroup = directory.as_raw_fd() as u64;
+    if let Some(room) = room {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = room.0.directory.as_raw_fd() as u64;
+    }
     // SAFETY: without a stack and shared memory this is a fork, and the keeper has one thread; the structure
     // outlives the call and its size is given.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of_val(&arguments)) };
@@ -258,4 +282,30 @@ fn pidfd_send(process: &OwnedFd, signal: Signal) {
     let nothing: *const libc::siginfo_t = std::ptr::null();
     // SAFETY: the descriptor is open, and no information is a valid one.
     unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0_u32) };
+}
+
+/// How often the table is read again when a process ended while it was read.
+const READINGS: usize = 16;
+
+/// Says what is above a process, by the system's table.
+pub(in super::super) fn ancestry(pid: u32) -> Ancestry {
+    for _ in 0..READINGS {
+        let Some(entry) = i32::try_from(pid).ok().and_then(Entry::read).filter(|entry| !entry.dead) else {
+            return Ancestry::Gone;
+        };
+        if let Some(above) = above(entry) {
+            return Ancestry::Known { above, cgroup: cgroup::keeper_of(pid) };
+        }
+    }
+    Ancestry::Gone
+}
+
+/// A process and its parents; `None` when one ended meanwhile, whose children then have another parent.
+fn above(mut entry: Entry) -> Option<Vec<u32>> {
+    let mut above = vec![u32::try_from(entry.pid).ok()?];
+    while let Ok(parent @ 1..) = u32::try_from(entry.parent) {
+        above.push(parent);
+        entry = Entry::read(entry.parent)?;
+    }
+    Some(above)
 }

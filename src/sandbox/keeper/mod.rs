@@ -22,14 +22,26 @@ mod os;
 /// The argument that makes this program a keeper.
 pub const ARGUMENT: &str = "__keep";
 
+/// The argument after it that makes this program the first process behind the walls that bubblewrap has built.
+pub(super) const INSIDE: &str = "inside";
+
 /// Is a keeper, from its order to its end; to be called before anything else is set up.
 pub fn main() -> ExitCode {
-    os::main()
+    if std::env::args_os().nth(2).is_some_and(|argument| argument == INSIDE) {
+        os::inside()
+    } else {
+        os::main()
+    }
 }
 
 /// Names what holds a step's processes together on this machine.
 pub fn layers() -> &'static str {
     os::layers(cgroups().is_some())
+}
+
+/// Names what holds on to processes that lose their parent.
+pub(super) const fn holder() -> &'static str {
+    os::HOLDER
 }
 
 /// The directory under which cgroups of steps can be made, if there is one.
@@ -45,4 +57,26 @@ pub(super) fn clean_after(keeper: u32) {
     if let Some(cgroups) = cgroups() {
         os::clean_after(cgroups, keeper);
     }
+}
+
+/// What is above a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "one system tells, the others say that they do not")]
+pub(super) enum Ancestry {
+    /// There is no such process.
+    Gone,
+    /// This system does not tell.
+    NotKept,
+    /// It, its parents up to the first process, and the keeper by whose id its cgroup is called.
+    Known {
+        /// Itself first.
+        above: Vec<u32>,
+        /// The keeper of its cgroup.
+        cgroup: Option<u32>,
+    },
+}
+
+/// Says what is above a process.
+pub(super) fn ancestry(pid: u32) -> Ancestry {
+    os::ancestry(pid)
 }

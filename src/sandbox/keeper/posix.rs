@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -14,10 +15,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{ForkResult, Pid, fork as plain_fork};
 
-use super::{Told, Tree, is_closed};
+use super::{Said, Told, Tree, is_closed};
+use crate::sandbox::confine::{Bounds, Walls};
+use crate::sandbox::keeper::Ancestry;
+use crate::sandbox::message::{Obstacle, Order, Part, Report, Standing};
 
 /// How often a keeper looks for dead children, which wake nobody here.
 const LOOK_MILLIS: u16 = 20;
+
+/// What holds on to processes that lose their parent.
+pub(in super::super) const HOLDER: &str = "process group";
 
 /// Names what holds a step's processes together.
 pub(in super::super) const fn layers(_cgroups: bool) -> &'static str {
@@ -39,13 +46,44 @@ pub(super) const fn settle() {}
 pub(super) struct Room(Infallible);
 
 impl Room {
-    pub(super) const fn open(_cgroups: &CStr) -> Option<Self> {
+    pub(super) const fn open(_cgroups: &CStr, _bounds: Option<Bounds>) -> Option<Self> {
         None
     }
 
     pub(super) fn close(self) {
         match self.0 {}
     }
+}
+
+/// The inside of walls, which there is not.
+pub(super) struct Inside(Infallible);
+
+impl Inside {
+    pub(super) fn end(&self, _outside: Report) -> Said {
+        match self.0 {}
+    }
+}
+
+const NO_WALLS: Obstacle = Obstacle { part: Part::Namespaces, errno: Errno::ENOSYS as i32 };
+
+/// Refuses: there are no namespaces.
+pub(super) fn start_inside(
+    _order: &Order,
+    _body: &[u8],
+    _walls: &Walls,
+    _room: Option<&Room>,
+) -> Result<(Pid, Inside), Report> {
+    Err(Report::NoWalls(NO_WALLS))
+}
+
+/// Refuses: there are no rules.
+pub(in super::super) const fn seal(_walls: &Walls) -> Result<Standing, Obstacle> {
+    Err(NO_WALLS)
+}
+
+/// Refuses: nothing is ever inside of walls.
+pub(in super::super) fn inside() -> ExitCode {
+    ExitCode::FAILURE
 }
 
 /// Forks.
@@ -98,4 +136,9 @@ pub(super) fn without_children(shell: Pid) -> Tree {
 /// Kills the step's group.
 pub(super) fn strike(shell: Pid, _room: Option<&Room>) {
     let _gone = killpg(shell, Signal::SIGKILL);
+}
+
+/// The system does not say who is above whom in a way that is used here.
+pub(in super::super) const fn ancestry(_pid: u32) -> Ancestry {
+    Ancestry::NotKept
 }

@@ -14,7 +14,8 @@ use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocma
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
-use crate::sandbox::message::{ORDER_MAX, Order, Report};
+use crate::sandbox::confine::{Walls, Way};
+use crate::sandbox::message::{ORDER_MAX, Order, REPORT_LEN, Report, Standing};
 
 #[cfg(target_os = "linux")]
 mod cgroup;
@@ -27,8 +28,8 @@ mod platform;
 #[cfg(target_os = "linux")]
 mod table;
 
-use platform::{Room, Wakeup};
-pub(super) use platform::{clean_after, find_cgroups, layers};
+pub(super) use platform::{HOLDER, ancestry, clean_after, find_cgroups, inside, layers};
+use platform::{Inside, Room, Wakeup, seal};
 
 /// How long killed processes are waited for before the tree is gone through again.
 const ROUND: Duration = Duration::from_millis(10);
@@ -55,12 +56,16 @@ pub(super) fn main() -> ExitCode {
 /// Carries out one order; returns when nothing is left of it.
 fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     let wakeup = Wakeup::new()?;
-    let Some(order) = receive(link)? else { return Ok(()) };
-    let room = Room::open(&order.cgroups);
-    let kept = match start(&order, room.as_ref()) {
+    let Some((order, body)) = receive(link)? else { return Ok(()) };
+    let room = Room::open(&order.cgroups, order.walls.as_ref().map(|walls| walls.bounds));
+    let started = match &order.walls {
+        Some(walls) if walls.way != Way::Rules => start_inside(&order, &body, walls, room.as_ref()),
+        Some(_) | None => start(link, &order, room.as_ref()),
+    };
+    let kept = match started {
         Ok(shell) => {
-            report(link, Report::Started(shell.as_raw()));
-            watch(link, &wakeup, shell, room.as_ref())
+            report(link, Report::Started(shell.pid.as_raw()));
+            watch(link, &wakeup, &shell, room.as_ref())
         }
         Err(refused) => {
             report(link, refused);
@@ -73,8 +78,15 @@ fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     kept
 }
 
-/// Reads the order; `None` when the daemon closed the socket before it was whole.
-fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<Order>> {
+/// The shell, or the process that stands for it outside of its walls.
+struct Shell {
+    pid: Pid,
+    /// What is known of the inside of its walls, where it has some that hide it.
+    inside: Option<Inside>,
+}
+
+/// Reads the order, as it is meant and as it came; `None` when the daemon closed the socket before it was whole.
+fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<(Order, Vec<u8>)>> {
     let mut length = [0; 4];
     if !read_exact(link, &mut length)? {
         return Ok(None);
@@ -87,7 +99,8 @@ fn receive(link: BorrowedFd<'_>) -> nix::Result<Option<Order>> {
     if !read_exact(link, &mut body)? {
         return Ok(None);
     }
-    Order::decode(&body).map(Some).ok_or(Errno::EBADMSG)
+    let order = Order::decode(&body).ok_or(Errno::EBADMSG)?;
+    Ok(Some((order, body)))
 }
 
 /// Fills `buffer`; false when the input ended first.
@@ -111,51 +124,88 @@ fn report(link: BorrowedFd<'_>, report: Report) {
 }
 
 /// Starts the shell; the outputs are then its own alone.
-fn start(order: &Order, room: Option<&Room>) -> Result<Pid, Report> {
+fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<Shell, Report> {
     let no_shell = |errno: Errno| Report::NoShell(errno as i32);
     nix::unistd::chdir(order.cwd.as_c_str()).map_err(|errno| Report::NoDirectory(errno as i32))?;
-    let null = File::options().read(true).write(true).open("/dev/null");
-    let null = null.map_err(|error| Report::NoShell(error.raw_os_error().unwrap_or_default()))?;
-    let (failure, tell_failure) = close_on_exec_pipe().map_err(no_shell)?;
+    let null = null().map_err(no_shell)?;
+    let (word, tell) = close_on_exec_pipe().map_err(no_shell)?;
     let keeper = nix::unistd::getpid();
     match platform::fork(room).map_err(no_shell)? {
         ForkResult::Child => {
-            let errno = become_shell(order, &null, keeper);
-            let _unheard = nix::unistd::write(&tell_failure, &(errno as i32).to_le_bytes());
+            let told = |said: Report| report(tell.as_fd(), said);
+            told(become_shell(order, &null, keeper, &told));
             platform::leave()
         }
         ForkResult::Parent { child } => {
-            drop(tell_failure);
-            // Neither the directory nor the outputs are to be held by the keeper.
+            drop(tell);
+            // The directory is not to be held by the keeper.
             let _stays = nix::unistd::chdir("/");
-            nix::unistd::dup2_stdout(&null).map_err(no_shell)?;
-            nix::unistd::dup2_stderr(&null).map_err(no_shell)?;
-            let mut errno = [0; 4];
-            match read_exact(failure.as_fd(), &mut errno) {
-                Ok(true) => {
-                    let _reaped = waitpid(child, None);
-                    Err(Report::NoShell(i32::from_le_bytes(errno)))
+            let_go(&null).map_err(no_shell)?;
+            let mut said = [0; REPORT_LEN];
+            while let Ok(true) = read_exact(word.as_fd(), &mut said) {
+                match Report::decode(said) {
+                    Some(standing @ Report::Walled(_)) => report(link, standing),
+                    Some(failed) => {
+                        let _reaped = waitpid(child, None);
+                        return Err(failed);
+                    }
+                    None => {}
                 }
-                Ok(false) | Err(_) => Ok(child),
             }
+            Ok(Shell { pid: child, inside: None })
         }
     }
 }
 
+/// Starts the shell in namespaces of its own.
+fn start_inside(order: &Order, body: &[u8], walls: &Walls, room: Option<&Room>) -> Result<Shell, Report> {
+    let (pid, inside) = platform::start_inside(order, body, walls, room)?;
+    let no_shell = |errno: Errno| Report::NoShell(errno as i32);
+    null().and_then(|null| let_go(&null)).map_err(no_shell)?;
+    Ok(Shell { pid, inside: Some(inside) })
+}
+
+fn null() -> nix::Result<File> {
+    let null = File::options().read(true).write(true).open("/dev/null");
+    null.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+}
+
+/// Lets go of the outputs, which are the step's.
+fn let_go(null: &File) -> nix::Result<()> {
+    nix::unistd::dup2_stdout(null)?;
+    nix::unistd::dup2_stderr(null)
+}
+
 /// Turns this process, just forked, into the shell; returns only when that failed.
-fn become_shell(order: &Order, null: &File, keeper: Pid) -> Errno {
+fn become_shell(order: &Order, null: &File, keeper: Pid, told: &dyn Fn(Report)) -> Report {
     let ready = || {
         nix::unistd::setsid()?;
-        platform::die_with_keeper(keeper)?;
+        platform::die_with_keeper(keeper)
+    };
+    if let Err(errno) = ready() {
+        return Report::NoShell(errno as i32);
+    }
+    if let Some(walls) = &order.walls {
+        match seal(walls) {
+            Ok(standing) => told(Report::Walled(standing)),
+            Err(obstacle) => return Report::NoWalls(obstacle),
+        }
+    }
+    execute(order, null)
+}
+
+/// Becomes the shell, in a session that is made already; returns only when that failed.
+fn execute(order: &Order, null: &File) -> Report {
+    let execute = || {
         standard_signals()?;
         limit_descriptors(order.descriptors)?;
         nix::unistd::dup2_stdin(null)?;
         let arguments = [c"/bin/sh", c"-c", order.command.as_c_str()];
         nix::unistd::execve(c"/bin/sh", &arguments, &order.env)
     };
-    match ready() {
+    match execute() {
         Ok(never) => match never {},
-        Err(errno) => errno,
+        Err(errno) => Report::NoShell(errno as i32),
     }
 }
 
@@ -184,7 +234,7 @@ fn close_on_exec_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Reaps, until nothing is left or everything is to be ended.
-fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>) -> nix::Result<()> {
+fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>) -> nix::Result<()> {
     loop {
         if reap(link, shell) == Tree::Empty {
             return Ok(());
@@ -197,10 +247,10 @@ fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>)
 }
 
 /// Ends everything: round after round, until there is nobody left to wait for.
-fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>) {
+fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>) {
     let mut round = ROUND;
     while reap(link, shell) == Tree::Alive {
-        platform::strike(shell, room);
+        platform::strike(shell.pid, room);
         let next = Instant::now() + round;
         while reap(link, shell) == Tree::Alive {
             match next.checked_duration_since(Instant::now()) {
@@ -213,19 +263,34 @@ fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: Pid, room: Option<&Room>) {
 }
 
 /// Collects the dead, and reports the shell if it is among them.
-fn reap(link: BorrowedFd<'_>, shell: Pid) -> Tree {
+fn reap(link: BorrowedFd<'_>, shell: &Shell) -> Tree {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == shell => report(link, Report::Exited(code)),
-            Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell => {
-                report(link, Report::Signaled(number as i32));
+            Ok(WaitStatus::Exited(pid, code)) if pid == shell.pid => {
+                report_end(link, shell, Report::Exited(code));
+            }
+            Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell.pid => {
+                report_end(link, shell, Report::Signaled(number as i32));
             }
             Ok(WaitStatus::StillAlive) => return Tree::Alive,
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return platform::without_children(shell),
+            Err(_) => return platform::without_children(shell.pid),
         }
     }
 }
+
+/// Reports how the shell ended; behind walls, what stood for it outside knows less than what was said inside.
+fn report_end(link: BorrowedFd<'_>, shell: &Shell, outside: Report) {
+    let Some(inside) = &shell.inside else { return report(link, outside) };
+    let (standing, end) = inside.end(outside);
+    if let Some(standing) = standing {
+        report(link, Report::Walled(standing));
+    }
+    report(link, end);
+}
+
+/// What was said inside of walls: which stand, and how the shell ended.
+type Said = (Option<Standing>, Report);
 
 /// Whether anything of the step is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

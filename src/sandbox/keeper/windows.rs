@@ -3,10 +3,20 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::Ancestry;
+
 /// Refuses.
 pub(super) fn main() -> ExitCode {
     ExitCode::FAILURE
 }
+
+/// Refuses.
+pub(super) fn inside() -> ExitCode {
+    ExitCode::FAILURE
+}
+
+/// What holds on to processes that lose their parent.
+pub(super) const HOLDER: &str = "none";
 
 /// Says that nothing holds a step together.
 pub(super) const fn layers(_cgroups: bool) -> &'static str {
@@ -20,3 +30,8 @@ pub(super) const fn find_cgroups() -> Option<Box<Path>> {
 
 /// There is nothing to clean.
 pub(super) const fn clean_after(_cgroups: &Path, _keeper: u32) {}
+
+/// Nobody is above anybody.
+pub(super) const fn ancestry(_pid: u32) -> Ancestry {
+    Ancestry::NotKept
+}

@@ -14,7 +14,7 @@ use super::fault::{Fault, FaultKind};
 use super::limits::Limits;
 use super::request::Request;
 use crate::kernel::event::Ending;
-use crate::sandbox::RunTree;
+use crate::sandbox::Room;
 use crate::sandbox::ground::Ground;
 
 /// Takes the secrets out of a text. Tools call it before they cut a text, so that no half of a secret is left over.
@@ -25,8 +25,8 @@ pub type Safe = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub struct Bench {
     /// The workspace.
     pub ground: Ground,
-    /// The processes of the run.
-    pub tree: RunTree,
+    /// Where the commands of the run are run.
+    pub tree: Arc<dyn Room>,
     /// The whole environment of commands.
     pub env: Vec<(OsString, OsString)>,
     /// Whether other machines may be talked to.

@@ -106,7 +106,7 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
     };
     let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
     let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
-    let printed = script.quietly().then(&branch).then(&shown).run(bench).await?;
+    let printed = script.quietly().then(&branch).then(&shown).run_and_change(bench).await?;
     let text = String::from_utf8_lossy(&printed.bytes);
     let (branch, rest) = text.split_once('\n').unwrap_or_default();
     let (commit, stat) =

@@ -10,13 +10,16 @@ use tokio::sync::mpsc;
 use super::bench::{Bench, Outcome};
 use super::fault::{Fault, FaultKind};
 use crate::kernel::event::Ending;
+use crate::sandbox::confine::Leave;
 use crate::sandbox::ground::Reach;
 use crate::sandbox::{Chunk, Step, StepEnd, StepError};
 
 pub(super) const NAME: &str = "sandbox_exec";
 pub(super) const DESCRIPTION: &str = "Run a command with /bin/sh in the workspace and return what it prints. Standard \
     input is empty; nothing is remembered from one command to the next. Of long output the beginning and the end are \
-    returned. Processes left in the background end with the run.";
+    returned. The command is confined: it writes only in the workspace, except .git and .push, and in /tmp; there is no \
+    network, and what it leaves in the background ends with it. Where that does not do, say so with `network` or `outside`; \
+    both may be asked about.";
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -28,16 +31,32 @@ pub struct Args {
     pub cwd: Option<String>,
     /// After how many seconds it is ended; never later than the limit of the session.
     pub timeout_seconds: Option<u64>,
+    /// True if it needs the network.
+    pub network: Option<bool>,
+    /// True if it must run outside of the sandbox, with all rights of the user.
+    pub outside: Option<bool>,
+}
+
+impl Args {
+    /// What the command is to be allowed beyond its room.
+    fn leave(&self) -> Leave {
+        Leave {
+            network: self.network.unwrap_or(false),
+            outside: self.outside.unwrap_or(false),
+            writable: Vec::new(),
+        }
+    }
 }
 
 pub(super) async fn exec(args: Args, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
+    let leave = args.leave();
     let cwd = match directory(args.cwd, bench).await {
         Ok(cwd) => cwd,
         Err(fault) => return Outcome::failed(fault),
     };
     let wanted = args.timeout_seconds.map_or(Duration::MAX, Duration::from_secs);
     let time_limit = wanted.min(bench.limits.step);
-    let step = Step { command: args.command, cwd, env: bench.env.clone(), time_limit };
+    let step = Step { command: args.command, cwd, env: bench.env.clone(), time_limit, leave };
     ended(bench.tree.run(step, out).await, time_limit)
 }
 
@@ -68,7 +87,7 @@ pub(super) fn ended(end: Result<StepEnd, StepError>, time_limit: Duration) -> Ou
         Ok(StepEnd::Stopped) => {
             silent(Ending::Cut, None, Some(Fault::new(FaultKind::Cut, "ended with its run")))
         }
-        Err(error @ StepError::Directory { .. }) => {
+        Err(error @ (StepError::Directory { .. } | StepError::Walls { .. })) => {
             failed(None, FaultKind::SandboxUnavailable, error.to_string())
         }
         Err(

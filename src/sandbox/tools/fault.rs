@@ -14,6 +14,8 @@ pub enum FaultKind {
     NotFound,
     /// The path leads out of the workspace.
     OutsideWorkspace,
+    /// The path leads to the repository itself, or to the project's own rules.
+    ProtectedPath,
     /// A file was wanted and a directory is there.
     IsDirectory,
     /// A directory was wanted and something else is there.
@@ -78,6 +80,7 @@ impl FaultKind {
             Self::BadArguments => "BAD_ARGUMENTS",
             Self::NotFound => "NOT_FOUND",
             Self::OutsideWorkspace => "OUTSIDE_WORKSPACE",
+            Self::ProtectedPath => "PROTECTED_PATH",
             Self::IsDirectory => "IS_DIRECTORY",
             Self::NotADirectory => "NOT_A_DIRECTORY",
             Self::NotAFile => "NOT_A_FILE",
@@ -121,6 +124,7 @@ impl FaultKind {
             | Self::BadArguments
             | Self::NotFound
             | Self::OutsideWorkspace
+            | Self::ProtectedPath
             | Self::IsDirectory
             | Self::NotADirectory
             | Self::NotAFile
@@ -181,6 +185,7 @@ impl From<GroundError> for Fault {
     fn from(error: GroundError) -> Self {
         let kind = match &error {
             GroundError::Outside { .. } => FaultKind::OutsideWorkspace,
+            GroundError::Protected { .. } => FaultKind::ProtectedPath,
             GroundError::NotFound { .. } => FaultKind::NotFound,
             GroundError::IsDirectory { .. } => FaultKind::IsDirectory,
             GroundError::NotADirectory { .. } => FaultKind::NotADirectory,
@@ -200,11 +205,12 @@ mod tests {
     use super::FaultKind as Kind;
 
     /// Every kind, in the order of the documentation.
-    const ALL: [Kind; 31] = [
+    const ALL: [Kind; 32] = [
         Kind::UnknownTool,
         Kind::BadArguments,
         Kind::NotFound,
         Kind::OutsideWorkspace,
+        Kind::ProtectedPath,
         Kind::IsDirectory,
         Kind::NotADirectory,
         Kind::NotAFile,

@@ -5,13 +5,14 @@
 //! the user's own configuration names still run, as files could not be committed right without them.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
 use super::bench::Bench;
 use super::exec;
 use super::fault::{Fault, FaultKind};
+use crate::sandbox::confine::Leave;
 use crate::sandbox::ground::{Reach, stays_beneath};
 use crate::sandbox::{Chunk, Step, Stream};
 
@@ -92,13 +93,27 @@ impl Script {
         self
     }
 
-    /// Runs it in the workspace.
+    /// Runs it in the workspace, where it changes nothing of the repository.
     pub(super) async fn run(self, bench: &Bench) -> Result<Printed, Fault> {
+        self.run_with(bench, Leave::default()).await
+    }
+
+    /// Runs it in the workspace with leave to change the repository, wherever that is.
+    pub(super) async fn run_and_change(self, bench: &Bench) -> Result<Printed, Fault> {
+        let places = ["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"];
+        let printed = Self::git(&places).run(bench).await?;
+        let text = String::from_utf8_lossy(&printed.bytes);
+        let writable = text.lines().map(PathBuf::from).collect();
+        self.run_with(bench, Leave { writable, ..Leave::default() }).await
+    }
+
+    async fn run_with(self, bench: &Bench, leave: Leave) -> Result<Printed, Fault> {
         let step = Step {
             command: self.0,
             cwd: bench.ground.path().to_owned(),
             env: environment(&bench.env),
             time_limit: bench.limits.git.min(bench.limits.step),
+            leave,
         };
         let time_limit = step.time_limit;
         let (chunks, mut output) = mpsc::channel::<Chunk>(CHUNKS);

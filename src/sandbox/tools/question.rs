@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::request::Request;
 use super::risk::Risk;
 use super::write;
-use crate::sandbox::judge::{Place, Wish};
+use crate::sandbox::judge::Place;
 
 /// What is to be asked before a call is made.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Question {
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
     let ((kind, title, summary, mut details), digest) = parts(request, bench).await?;
     let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value));
-    let risk = request.judge(Wish::default(), &Place::new(bench.ground.path(), home)).risk;
+    let risk = request.judge(request.wish(), &Place::new(bench.ground.path(), home)).risk;
     details["tool"] = request.tool().into();
     details["risk"] = risk.word().into();
     Ok(Question { kind, title, summary, details, risk, digest })
@@ -74,8 +74,14 @@ async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Faul
         }
         Request::Exec(args) => {
             let cwd = args.cwd.as_deref().unwrap_or(".");
-            let details =
+            let mut details =
                 json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
+            for (name, wanted) in [("network", request.wants_network()), ("outside", request.wants_outside())]
+            {
+                if wanted {
+                    details[name] = json!(true);
+                }
+            }
             ("exec", "Approve command".to_owned(), args.command.clone(), details)
         }
         Request::Commit(args) => {

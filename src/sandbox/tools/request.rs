@@ -7,7 +7,7 @@ use super::bench::{Bench, Outcome};
 use super::binding::{self, Binding};
 use super::fault::{Fault, FaultKind};
 use super::question::Question;
-use super::risk::{self, Risk};
+use super::risk;
 use super::{Category, commit, diff, edit, exec, fetch, list, question, read, search, status, write};
 use crate::sandbox::Chunk;
 use crate::sandbox::judge::{Judgement, Place, Wish};
@@ -114,14 +114,46 @@ impl Request {
         }
     }
 
+    /// Tells whether the call asks for the network, which its room may not have.
+    pub fn wants_network(&self) -> bool {
+        match self {
+            Self::Exec(args) => args.network.unwrap_or(false),
+            Self::Fetch(_) => true,
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Status(_)
+            | Self::Diff(_)
+            | Self::Commit(_) => false,
+        }
+    }
+
+    /// Tells whether the call asks to run outside of the sandbox.
+    pub fn wants_outside(&self) -> bool {
+        match self {
+            Self::Exec(args) => args.outside.unwrap_or(false),
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Status(_)
+            | Self::Diff(_)
+            | Self::Commit(_)
+            | Self::Fetch(_) => false,
+        }
+    }
+
+    /// Returns what the call wants beyond the sandbox.
+    pub fn wish(&self) -> Wish {
+        Wish { network: self.wants_network(), outside: self.wants_outside() }
+    }
+
     /// Says what the call would do, part by part, and how much harm that may do.
     pub fn judge(&self, wish: Wish, place: &Place) -> Judgement {
         risk::judge(self, wish, place, Limits::default())
-    }
-
-    /// Returns how much harm the call may do, where it is not known where it is made.
-    pub fn risk(&self) -> Risk {
-        self.judge(Wish::default(), &Place::nowhere()).risk
     }
 
     /// Says what to ask before the call is made; it looks at the workspace and changes nothing.
@@ -216,6 +248,18 @@ mod tests {
         }
         assert_eq!(parse("sandbox_dance", "{}").unwrap_err().kind, FaultKind::UnknownTool);
         assert_eq!(parse(status::NAME, " "), parse(status::NAME, "{}"));
+    }
+
+    #[test]
+    fn what_a_command_wants_beyond_its_room_is_said_by_its_arguments_alone() {
+        let wants = |args: &str| {
+            let request = parse(exec::NAME, args).unwrap();
+            (request.wants_network(), request.wants_outside())
+        };
+        assert_eq!(wants(r#"{"command":"curl x"}"#), (false, false));
+        assert_eq!(wants(r#"{"command":"x","network":true}"#), (true, false));
+        assert_eq!(wants(r#"{"command":"x","outside":true,"network":false}"#), (false, true));
+        assert!(parse(exec::NAME, r#"{"command":"x","outside":"yes"}"#).is_err());
     }
 
     #[test]

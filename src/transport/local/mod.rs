@@ -199,6 +199,12 @@ impl Stream {
         let (read, write) = os::split(self.0);
         (ReadHalf(read), WriteHalf(write))
     }
+
+    /// Tells whether the process that connected has ended, so that its id may be another's; false where the system does not
+    /// say.
+    pub fn peer_is_gone(&self) -> bool {
+        os::peer_is_gone(&self.0)
+    }
 }
 
 impl AsyncRead for Stream {

@@ -27,8 +27,15 @@ use super::{AcceptError, Address, BindError, Peer, failed};
 
 #[path = "unix_ground.rs"]
 mod ground;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod platform;
+#[cfg(not(target_os = "linux"))]
+#[path = "posix.rs"]
+mod platform;
 
 use ground::Identity;
+pub(super) use platform::peer_is_gone;
 
 pub(super) type Stream = UnixStream;
 pub(super) type ReadHalf = OwnedReadHalf;

@@ -131,7 +131,7 @@ pub struct StartSession {
     /// Who answers.
     pub provider: Option<String>,
     /// Where tools run.
-    pub sandbox_provider: String,
+    pub sandbox_provider: Option<String>,
     /// The directory of its tools, an absolute path.
     pub cwd: String,
     /// Which model of the provider.
@@ -174,6 +174,8 @@ pub struct Prompt {
     pub time_limit: Option<u64>,
     /// What the run may use before somebody is asked.
     pub budget: Budget,
+    /// Rules for its calls, as they were sent.
+    pub rules: Vec<String>,
     /// The environment of the user.
     pub environment: Option<Environment>,
 }

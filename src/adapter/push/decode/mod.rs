@@ -49,6 +49,8 @@ pub struct DecodeLimits {
     pub object: usize,
     /// How many acceptance criteria a message may have.
     pub criteria: usize,
+    /// Rules of one message.
+    pub rules: usize,
     /// Bytes of the command of a criterion.
     pub check: usize,
     /// How many capabilities a client may name.
@@ -71,6 +73,7 @@ impl Default for DecodeLimits {
             path: 4 * 1024,
             object: 256 * 1024,
             criteria: 64,
+            rules: 64,
             check: 64 * 1024,
             capabilities: 64,
             variables: 4096,

@@ -78,7 +78,7 @@ impl Reader<'_, '_> {
         Ok(StartSession {
             mode: word("mode", "interactive")?,
             provider: fields.hint("provider", self.name())?,
-            sandbox_provider: word("sandboxProvider", "local")?,
+            sandbox_provider: fields.hint("sandboxProvider", self.name())?,
             repo: fields.object("repo", object)?,
             cwd: self.directory()?,
             model: fields.hint("model", self.name())?,
@@ -168,6 +168,7 @@ impl Reader<'_, '_> {
                 .collect::<Result<_, _>>()?,
             time_limit: self.fields.positive("timeoutMs")?,
             budget: self.budget()?,
+            rules: self.fields.texts("rules", self.limits.rules, Bound::Bytes(self.limits.comment))?,
             environment: self.fields.environment(self.limits)?,
         })
     }

@@ -164,6 +164,7 @@ fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
         name: some_text(opening.name.as_ref()),
         repo: opening.repo.as_ref().map(raw),
         metadata: opening.metadata.as_ref().map(raw),
+        sandbox: opening.walls.as_ref().map(raw),
     }
 }
 
@@ -176,6 +177,7 @@ fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMess
         acceptance_criteria: message.criteria.iter().map(criterion).collect(),
         timeout_ms: message.time_limit,
         budget: budget(&message.budget),
+        rules: message.rules.iter().map(|rule| text(rule)).collect(),
         needs_environment: message.needs_environment,
         delivery: None,
         queued_run_id: queued.map(|run| text(run.as_str())),
@@ -191,6 +193,7 @@ fn steered(steering: &Steering) -> UserMessage<'_> {
         acceptance_criteria: Vec::new(),
         timeout_ms: None,
         budget: None,
+        rules: Vec::new(),
         needs_environment: false,
         delivery: Some(DeliveryWord::Steer),
         queued_run_id: None,

@@ -52,6 +52,8 @@ payloads! {
         repo: Option<Raw<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         metadata: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<Raw<'a>>,
     }
 
     /// `session_renamed`
@@ -76,6 +78,8 @@ payloads! {
         timeout_ms: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetItem>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Text<'a>>,
         #[serde(default, skip_serializing_if = "is_false")]
         needs_environment: bool,
         #[serde(skip_serializing_if = "Option::is_none")]

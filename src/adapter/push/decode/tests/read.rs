@@ -45,7 +45,7 @@ fn start_session_is_read_in_full() {
     .replace('\n', "");
     let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("headless", Some("ollama")));
-    assert_eq!((start.sandbox_provider.as_str(), start.cwd.as_str()), ("modal", cwd));
+    assert_eq!((start.sandbox_provider.as_deref(), start.cwd.as_str()), (Some("modal"), cwd));
     assert_eq!((start.model.as_deref(), start.name.as_deref()), (Some("m"), Some("n")));
     assert_eq!(start.repo, Some(Json::new(r#"{"rootPath":"elsewhere","z":1,"a":1e400}"#)), "to the letter");
     assert_eq!(start.metadata, Some(Json::new(r#"{"source":"cli"}"#)));
@@ -59,7 +59,7 @@ fn a_session_takes_its_directory_from_the_repository_when_none_is_said() {
     let Ask::StartSession(start) = ask("start_session", &payload) else { panic!("another ask") };
     assert_eq!(start.cwd, here());
     assert_eq!((start.mode.as_str(), start.provider.as_deref()), ("interactive", None));
-    assert_eq!(start.sandbox_provider, "local");
+    assert_eq!(start.sandbox_provider, None);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn attach_and_resume_ask_for_the_same() {
 
 #[test]
 fn messages_carry_their_criteria() {
-    let fields = r#","clientMessageId":"m","text":"a\u00e4\n","timeoutMs":5,"budget":{"maxCostUsd":1.5,"maxTurns":7,"maxTokens":900},"acceptanceCriteria":[
+    let fields = r#","clientMessageId":"m","text":"a\u00e4\n","timeoutMs":5,"budget":{"maxCostUsd":1.5,"maxTurns":7,"maxTokens":900},"rules":["deny: network"],"acceptanceCriteria":[
 {"id":"build","check":"make","exitCode":-1,"description":"builds"},{"check":"true"}]"#
         .replace('\n', "");
     let expected = Prompt {
@@ -112,6 +112,7 @@ fn messages_carry_their_criteria() {
         ],
         time_limit: Some(5),
         budget: Budget { cost: Some(1_500_000), turns: Some(7), tokens: Some(900) },
+        rules: vec!["deny: network".into()],
         environment: None,
     };
     assert_eq!(of_session("send_user_message", &fields), SessionAsk::Prompt(Box::new(expected.clone())));

@@ -234,6 +234,7 @@ fn every_length_has_its_limit() {
         path: 5,
         object: 8,
         criteria: 1,
+        rules: 1,
         check: 3,
         capabilities: 1,
         variables: 2,

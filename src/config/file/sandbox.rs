@@ -1,0 +1,61 @@
+//! The section `[sandbox]` as it is spelled.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Misplaced;
+use super::written::{one_of, positive, value};
+use crate::config::sandbox::{SandboxChoice, SandboxSettings};
+use crate::config::settings::Switch;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenSandbox {
+    provider: Option<Spanned<String>>,
+    #[serde(default)]
+    network: bool,
+    #[serde(default)]
+    unix_sockets: bool,
+    #[serde(default)]
+    hide: Vec<Spanned<String>>,
+    #[serde(default)]
+    writable: Vec<Spanned<String>>,
+    memory_mb: Option<Spanned<u64>>,
+    processes: Option<Spanned<u64>>,
+}
+
+const MEGABYTE: u64 = 1024 * 1024;
+
+impl WrittenSandbox {
+    pub(super) fn into_settings(self) -> Result<SandboxSettings, Misplaced> {
+        let provider = self.provider.map_or(Ok(SandboxChoice::default()), |said| {
+            let expected = || value(&said, "sandbox.provider", &one_of(SandboxChoice::ALL));
+            SandboxChoice::parse(said.get_ref()).ok_or_else(expected)
+        });
+        let switch = |on: bool| if on { Switch::On } else { Switch::Off };
+        let memory = self.memory_mb.map(|memory| positive("sandbox.memory_mb", memory)).transpose()?;
+        Ok(SandboxSettings {
+            provider: provider?,
+            network: switch(self.network),
+            unix_sockets: switch(self.unix_sockets),
+            hide: places("sandbox.hide", self.hide)?,
+            writable: places("sandbox.writable", self.writable)?,
+            memory: memory.map(|memory| memory.saturating_mul(MEGABYTE)),
+            processes: self.processes.map(|number| positive("sandbox.processes", number)).transpose()?,
+        })
+    }
+}
+
+/// Paths that mean one place wherever they are read.
+fn places(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, Misplaced> {
+    let place = |path: Spanned<String>| {
+        let text = path.get_ref();
+        let fixed = text.starts_with('/') || text.starts_with("~/");
+        let plain = !text.contains(char::is_control) && text.split('/').all(|part| part != "..");
+        if fixed && plain && text.trim_end_matches('/').len() > 1 {
+            return Ok(path.into_inner());
+        }
+        Err(value(&path, key, "an absolute path or one that begins with ~/, without .."))
+    };
+    written.into_iter().map(place).collect()
+}

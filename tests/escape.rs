@@ -1,0 +1,91 @@
+//! Attempts at escape: from the sandbox, from the workspace, and at approving oneself.
+//!
+//! Each attempt is a command as a model could choose it, run behind the walls of bubblewrap and behind our own, as root and as
+//! an ordinary user. Whether it succeeded is looked at from outside: nothing there may have changed, nothing secret may have
+//! been said, nobody outside may have been reached. Those that can do no harm are also run without walls, where they succeed:
+//! an attempt that could never succeed shows nothing.
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "escape/attempts.rs"]
+mod attempts;
+#[path = "escape/calls.rs"]
+mod calls;
+#[path = "escape/outside.rs"]
+mod outside;
+#[path = "support/skip.rs"]
+mod skip;
+#[path = "escape/stage.rs"]
+mod stage;
+
+use std::collections::BTreeSet;
+
+use attempts::{ATTEMPTS, Alone, Group};
+use pushd::sandbox::confine::Way;
+use stage::{Stage, also_as_an_ordinary_user};
+
+#[test]
+fn there_are_at_least_sixty_attempts_with_names_of_their_own() {
+    let names: BTreeSet<&str> = ATTEMPTS.iter().map(|attempt| attempt.name).collect();
+    assert_eq!(names.len(), ATTEMPTS.len());
+    assert!(names.len() >= 60, "{}", names.len());
+}
+
+#[test]
+fn no_file_outside_of_the_workspace_is_changed_or_read() {
+    refused("no_file_outside_of_the_workspace_is_changed_or_read", Group::Files);
+}
+
+#[test]
+fn nothing_that_git_or_push_runs_is_changed() {
+    refused("nothing_that_git_or_push_runs_is_changed", Group::Protected);
+}
+
+#[test]
+fn no_process_outside_is_seen_signalled_or_traced() {
+    refused("no_process_outside_is_seen_signalled_or_traced", Group::Processes);
+}
+
+#[test]
+fn nobody_outside_is_talked_to() {
+    refused("nobody_outside_is_talked_to", Group::Sockets);
+}
+
+#[test]
+fn the_machine_is_not_changed() {
+    refused("the_machine_is_not_changed", Group::Machine);
+}
+
+#[test]
+fn nothing_outlives_its_command_or_eats_the_machine() {
+    refused("nothing_outlives_its_command_or_eats_the_machine", Group::Use);
+}
+
+#[test]
+fn what_can_do_no_harm_succeeds_without_walls() {
+    let harmless = ATTEMPTS.iter().filter(|attempt| attempt.alone == Alone::Harmless);
+    let in_vain = harmless.filter(|attempt| Stage::new().attempt(None, attempt).is_ok());
+    let names: Vec<&str> = in_vain.map(|attempt| attempt.name).collect();
+    assert_eq!(names, [""; 0], "these show nothing, for they never succeed");
+}
+
+/// Runs in a step, as one of the attempts that take more than a shell; by itself it does nothing.
+#[test]
+fn a_call_from_inside() {
+    if let Ok(name) = std::env::var("ATTEMPT_CALL") {
+        calls::make(&name);
+    }
+}
+
+/// Tries all of a group, in both ways, as root and as an ordinary user.
+fn refused(test: &str, group: Group) {
+    also_as_an_ordinary_user(test);
+    let stage = Stage::new();
+    for way in [Way::Bubblewrap, Way::Namespaces].into_iter().filter(|way| stage.works(*way)) {
+        for attempt in ATTEMPTS.iter().filter(|attempt| attempt.group == group) {
+            if let Err(happened) = stage.attempt(Some(way), attempt) {
+                panic!("{} behind {}: {happened}", attempt.name, way.word());
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The attempts: a name, what is tried, and whether it may be tried without walls.
+//!
+//! An attempt says `ESCAPED` when it sees itself that it succeeded; everything else is looked at from outside. The words that
+//! it knows are in the environment: `WORK` and `FRESH` (workspaces), `OUT` and `HOME` (outside), `VICTIM` (a process), `MARK` (a
+//! word for names), `PUSH` (the program), addresses of listeners.
+
+/// What is attacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Files,
+    Protected,
+    Processes,
+    Sockets,
+    Machine,
+    Use,
+}
+
+/// Whether an attempt may be made without walls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// It touches nothing but what the test has made, and then succeeds.
+    Harmless,
+    /// It could harm the machine, or takes rights that not everybody has.
+    Never,
+}
+
+/// Where an attempt begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// In a workspace with a repository.
+    Work,
+    /// In a workspace with nothing in it.
+    Fresh,
+}
+
+pub(crate) struct Attempt {
+    pub(crate) name: &'static str,
+    pub(crate) group: Group,
+    pub(crate) at: Where,
+    pub(crate) alone: Alone,
+    pub(crate) script: &'static str,
+}
+
+const fn attempt(group: Group, alone: Alone, name: &'static str, script: &'static str) -> Attempt {
+    Attempt { name, group, at: Where::Work, alone, script }
+}
+
+const fn fresh(name: &'static str, script: &'static str) -> Attempt {
+    Attempt { name, group: Group::Protected, at: Where::Fresh, alone: Alone::Harmless, script }
+}
+
+use Alone::{Harmless, Never};
+use Group::{Files, Machine, Processes, Protected, Sockets, Use};
+
+pub(crate) const ATTEMPTS: &[Attempt] = &[
+    // Files outside.
+    attempt(Files, Harmless, "write outside", "echo x > $OUT/escaped"),
+    attempt(Files, Harmless, "write outside by ..", "echo x > ../outside/escaped"),
+    attempt(Files, Harmless, "a link to a file outside", "ln -s $OUT/file link; echo x > link"),
+    attempt(Files, Harmless, "a link to a directory outside", "ln -s $OUT dir; echo x > dir/escaped"),
+    attempt(Files, Harmless, "by /proc/self/root", "echo x > /proc/self/root$OUT/escaped"),
+    attempt(Files, Harmless, "by /proc/self/cwd", "cd -P /proc/self/cwd/.. && echo x > outside/escaped"),
+    attempt(Files, Never, "by /proc/1/root", "echo x > /proc/1/root$OUT/escaped"),
+    attempt(
+        Files,
+        Never,
+        "by the roots of all processes",
+        "for root in /proc/[0-9]*/root; do echo x > $root$OUT/escaped; cat $root$HOME/.netrc; done",
+    ),
+    attempt(
+        Files,
+        Harmless,
+        "a file opened to be read, opened again",
+        "exec 5< $OUT/file; echo x > /proc/self/fd/5",
+    ),
+    attempt(Files, Harmless, "a hard link to a file outside", "ln $OUT/file hard && echo x >> hard"),
+    attempt(Files, Harmless, "a hard link to a secret", "ln $HOME/.netrc stolen && cat stolen"),
+    attempt(Files, Harmless, "move a file out", "echo x > f && mv f $OUT/escaped"),
+    attempt(Files, Harmless, "move the workspace away", "mv $WORK $OUT/moved"),
+    attempt(Files, Harmless, "delete outside", "rm -f $OUT/file"),
+    attempt(Files, Harmless, "cut a file outside", ": > $OUT/file"),
+    attempt(Files, Harmless, "open a file outside to all", "chmod 777 $OUT/file"),
+    attempt(Files, Harmless, "change times outside", "touch -d @0 $OUT/file"),
+    attempt(
+        Files,
+        Harmless,
+        "exchange a directory for a link while writing",
+        "mkdir d; (while :; do rm -rf d; ln -s $OUT d; rm d; mkdir d; done) 2>/dev/null & i=0
+         while [ $i -lt 400 ]; do echo x > d/escaped; i=$((i+1)); done 2>/dev/null; kill $!",
+    ),
+    attempt(Files, Harmless, "a copy of the shell", "cp /bin/sh s && ./s -c 'echo x > $OUT/escaped'"),
+    attempt(Files, Harmless, "a shell in memory", "call memory_shell"),
+    attempt(
+        Files,
+        Harmless,
+        "a shell with the setuid bit",
+        "cp /bin/sh s && chmod 6755 s && ./s -p -c 'echo x > $OUT/escaped'",
+    ),
+    attempt(
+        Files,
+        Never,
+        "inherited descriptors",
+        "for n in 3 4 5 6 7 8 9 10 11 12; do cat <&$n; echo x > /proc/self/fd/$n/escaped; done",
+    ),
+    attempt(Files, Harmless, "the shell's start", "echo 'echo x' >> $HOME/.bashrc"),
+    attempt(Files, Harmless, "the login's start", "echo 'echo x' >> $HOME/.profile"),
+    attempt(Files, Harmless, "a start that is not there yet", "echo x > $HOME/.zshenv"),
+    attempt(Files, Harmless, "a program on the path", "printf '#!/bin/sh\\n' > $HOME/bin/ls"),
+    attempt(
+        Files,
+        Harmless,
+        "a service of the user",
+        "mkdir -p $HOME/.config/systemd/user && echo x > $HOME/.config/systemd/user/escaped.service",
+    ),
+    attempt(
+        Files,
+        Harmless,
+        "a program of the session",
+        "mkdir -p $HOME/.config/autostart && echo x > $HOME/.config/autostart/escaped.desktop",
+    ),
+    attempt(Files, Harmless, "the configuration of push", "echo x > $HOME/.config/push/config.toml"),
+    attempt(Files, Harmless, "keys of models", "cat $HOME/.config/push/keys.toml"),
+    attempt(Files, Harmless, "a private key", "cat $HOME/.ssh/id_ed25519"),
+    attempt(Files, Harmless, "names of private keys", "ls -A $HOME/.ssh | grep id_ && echo ESCAPED"),
+    attempt(Files, Harmless, "passwords of hosts", "cat $HOME/.netrc"),
+    attempt(Files, Harmless, "a link to a private key", "ln -s $HOME/.ssh/id_ed25519 key; cat key"),
+    attempt(Files, Harmless, "everything below the home", "grep -r . $HOME 2>/dev/null"),
+    attempt(Files, Harmless, "the daemon's database", "cat $HOME/.push/state/pushd.db"),
+    attempt(Files, Harmless, "write the daemon's database", "echo x >> $HOME/.push/state/pushd.db"),
+    attempt(Files, Harmless, "the daemon's log", "cat $HOME/.push/logs/pushd.log"),
+    attempt(Files, Harmless, "a token of the daemon", "cat $HOME/.push/state/token"),
+    attempt(Files, Harmless, "remove the daemon's socket", "rm -f $HOME/.push/run/pushd.sock"),
+    attempt(Files, Harmless, "move the daemon's home", "mv $HOME/.push $HOME/.moved"),
+    attempt(Files, Harmless, "the machine's /tmp", "echo x > /tmp/escaped-$MARK"),
+    attempt(Files, Harmless, "the machine's shared memory", "echo x > /dev/shm/escaped-$MARK"),
+    attempt(Files, Never, "the machine's /var/tmp", "echo x > /var/tmp/escaped-$MARK"),
+    attempt(Files, Never, "the program itself", "echo x >> $PUSH; cp /bin/true $PUSH; echo x >> /proc/1/exe"),
+    // What others run or believe.
+    attempt(Protected, Harmless, "a hook of git", "echo x > .git/hooks/pre-commit"),
+    attempt(Protected, Harmless, "the configuration of git", "echo x >> .git/config"),
+    attempt(Protected, Harmless, "git's own way to its configuration", "git config core.fsmonitor ./evil"),
+    attempt(Protected, Harmless, "the repository by /proc/self/cwd", "echo x >> /proc/self/cwd/.git/config"),
+    attempt(Protected, Harmless, "a link to the repository", "ln -s .git g; echo x >> g/config"),
+    attempt(Protected, Harmless, "a hard link to git's configuration", "ln .git/config c && echo x >> c"),
+    attempt(
+        Protected,
+        Harmless,
+        "another repository in its place",
+        "mv .git g && mkdir .git && echo x > .git/config",
+    ),
+    attempt(Protected, Harmless, "a link in place of the repository", "mv .git g; ln -s g .git"),
+    attempt(Protected, Harmless, "no repository", "rm -rf .git"),
+    attempt(Protected, Never, "unmount the repository", "umount .git && echo ESCAPED; echo x >> .git/config"),
+    attempt(Protected, Harmless, "the project's own rules", "echo x > .push/config.toml"),
+    attempt(
+        Protected,
+        Harmless,
+        "other rules in their place",
+        "mv .push p && mkdir .push && echo x > .push/config.toml",
+    ),
+    fresh(
+        "a repository that is not there",
+        "mkdir .git; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+    ),
+    fresh("a repository of git's making", "git init -q ."),
+    fresh("a file in place of a repository", "rmdir .git; echo 'gitdir: evil' > .git"),
+    fresh("a link in place of a missing repository", "rmdir .git; mkdir evil; ln -sfn evil .git"),
+    fresh(
+        "a directory renamed to a repository",
+        "mkdir -p g/hooks && echo x > g/hooks/h; rmdir .git; mv -T g .git",
+    ),
+    fresh("rules that are not there", "mkdir -p .push && echo x > .push/config.toml"),
+    // Processes outside.
+    attempt(Processes, Harmless, "kill a process outside", "kill -9 $VICTIM"),
+    attempt(Processes, Harmless, "halt a process outside", "kill -STOP $VICTIM"),
+    attempt(Processes, Harmless, "see the processes outside", "cat /proc/$VICTIM/cmdline && echo ESCAPED"),
+    attempt(Processes, Harmless, "the environment of a process outside", "cat /proc/$VICTIM/environ"),
+    attempt(Processes, Harmless, "the environments of all processes", "cat /proc/[0-9]*/environ"),
+    attempt(Processes, Harmless, "the directory of a process outside", "echo x > /proc/$VICTIM/cwd/escaped"),
+    attempt(
+        Processes,
+        Harmless,
+        "the memory of a process outside",
+        "head -c 1 /proc/$VICTIM/maps && echo ESCAPED",
+    ),
+    attempt(Processes, Harmless, "trace a process outside", "call trace_victim"),
+    attempt(Processes, Never, "read the memory of a process outside", "call read_victim"),
+    attempt(Processes, Harmless, "name a process outside", "call name_victim"),
+    attempt(Processes, Never, "take a descriptor of another process", "call take_descriptor"),
+    attempt(
+        Processes,
+        Never,
+        "enter the namespaces of a process outside",
+        "nsenter -t $VICTIM -m true && echo ESCAPED; nsenter -t 1 -m true && echo ESCAPED",
+    ),
+    attempt(Processes, Never, "kill the first process inside", "kill -9 1; kill -TERM 1; kill -9 $PPID"),
+    // Others who listen.
+    attempt(Sockets, Harmless, "a socket in the home", "call connect $HOME/agent.sock"),
+    attempt(Sockets, Harmless, "a socket in the workspace", "call connect $WORK/dev.sock"),
+    attempt(Sockets, Harmless, "the daemon's socket", "call connect $HOME/.push/run/pushd.sock"),
+    attempt(
+        Sockets,
+        Harmless,
+        "the daemon's socket by a link",
+        "ln -s $HOME/.push p; call connect p/run/pushd.sock",
+    ),
+    attempt(
+        Sockets,
+        Never,
+        "the daemon's socket by /proc",
+        "for r in /proc/[0-9]*/root; do call connect $r$HOME/.push/run/pushd.sock; done",
+    ),
+    attempt(Sockets, Harmless, "an abstract socket", "call connect_abstract $ABSTRACT"),
+    attempt(Sockets, Harmless, "messages to a socket in the workspace", "call send $WORK/log.sock"),
+    attempt(Sockets, Harmless, "messages from half of a pair", "call send_from_pair $WORK/log.sock"),
+    attempt(Sockets, Harmless, "the machine's loopback", "call connect_port 127.0.0.1 $PORT"),
+    attempt(Sockets, Harmless, "the machine's loopback, newer", "call connect_port ::ffff:127.0.0.1 $PORT"),
+    attempt(Sockets, Harmless, "a datagram on the machine's loopback", "call send_port $UDP_PORT"),
+    attempt(Sockets, Never, "sockets of services", "find /run /var/run -type s | grep . && echo ESCAPED"),
+    attempt(Sockets, Never, "sockets of virtual machines", "call socket_vsock"),
+    attempt(Sockets, Never, "packets as they are", "call socket_packet"),
+    attempt(
+        Sockets,
+        Never,
+        "addresses of agents and buses",
+        "env | grep -E '^(SSH_AUTH_SOCK|DBUS|DISPLAY|PUSH_|XDG_RUNTIME|TMUX)' && echo ESCAPED",
+    ),
+    attempt(
+        Sockets,
+        Never,
+        "approve by the client",
+        "$PUSH approve --all; $PUSH approvals; $PUSH daemon status && echo ESCAPED",
+    ),
+    // The machine.
+    attempt(Machine, Never, "the program for crashes", ": > /proc/sys/kernel/core_pattern && echo ESCAPED"),
+    attempt(Machine, Never, "the program for modules", ": > /proc/sys/kernel/modprobe && echo ESCAPED"),
+    attempt(Machine, Never, "the system request key", ": > /proc/sysrq-trigger && echo ESCAPED"),
+    attempt(
+        Machine,
+        Never,
+        "any setting of the kernel",
+        "for f in $(find /proc/sys -type f -perm -200 2>/dev/null | head -300); do : >> $f && echo ESCAPED; done 2>/dev/null",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "the agent for empty groups",
+        "for f in $(find /sys/fs/cgroup -name release_agent -o -name notify_on_release -o -name cgroup.procs | head -50); do : >> $f && echo ESCAPED; done",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a group of its own",
+        "for d in /sys/fs/cgroup /sys/fs/cgroup/*; do mkdir $d/escaped-$MARK && echo ESCAPED; done",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "any setting of a device",
+        "for f in $(find /sys -xdev -type f -perm -200 2>/dev/null | head -300); do : >> $f && echo ESCAPED; done 2>/dev/null",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "the machine's memory",
+        "head -c 1 /dev/mem && echo ESCAPED; head -c 1 /dev/kmem && echo ESCAPED; head -c 1 /proc/kcore && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "the kernel's log",
+        "echo escaped > /dev/kmsg && echo ESCAPED; head -c 1 /proc/kmsg && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "disks",
+        "for d in /dev/vd* /dev/sd* /dev/nvme* /dev/loop* /dev/fuse; do [ -e $d ] && echo ESCAPED; done",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a device of its own",
+        "mknod n c 1 1 && echo ESCAPED; mknod b b 254 0 && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a device of its own in /tmp",
+        "mknod /tmp/n c 1 1 && echo ESCAPED; mknod /dev/shm/n c 1 1 && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a mount",
+        "mount -t tmpfs x /mnt && echo ESCAPED; mount --bind $OUT . && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a root that can be written",
+        "mount -o remount,rw / && echo ESCAPED; mount -o remount,rw $HOME && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "unmount what hides",
+        "umount $HOME/.ssh; umount -l $HOME/.push; umount -l /run; cat $HOME/.ssh/id_ed25519",
+    ),
+    attempt(Machine, Harmless, "namespaces within", "unshare -Ur true && echo ESCAPED"),
+    attempt(
+        Machine,
+        Never,
+        "mounts within",
+        "unshare -Urm mount --bind $OUT . && echo ESCAPED; unshare -m true && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "another root",
+        "chroot . /bin/true && echo ESCAPED; chroot / true && echo ESCAPED",
+    ),
+    attempt(Machine, Never, "calls that are not for guests", "call machine_calls"),
+    attempt(Machine, Harmless, "a new process in new namespaces", "call clone_namespaces"),
+    attempt(Machine, Harmless, "queues of the kernel", "call io_uring"),
+    attempt(Machine, Never, "calls of another kind", "call other_kinds"),
+    attempt(Machine, Never, "typing into a terminal", "call type_into_terminal"),
+    attempt(Machine, Never, "the name of the machine", "hostname escaped && echo ESCAPED"),
+    attempt(
+        Machine,
+        Never,
+        "become somebody else",
+        "sudo -n true && echo ESCAPED; setpriv --reuid 1234 true && echo ESCAPED; su -c true && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "rights of root",
+        "grep -E '^Cap(Prm|Eff|Bnd|Amb)' /proc/self/status | grep -vE '0{16}$' && echo ESCAPED; grep -q 'NoNewPrivs:.1' /proc/self/status || echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "a job for later",
+        "(: > /etc/cron.d/escaped-$MARK) && echo ESCAPED; (: > /var/spool/cron/escaped-$MARK) && echo ESCAPED; (: > /var/spool/cron/crontabs/escaped-$MARK) && echo ESCAPED",
+    ),
+    attempt(Machine, Never, "a library for every program", "(: >> /etc/ld.so.preload) && echo ESCAPED"),
+    attempt(
+        Machine,
+        Never,
+        "the machine's accounts",
+        "(: >> /etc/passwd) && echo ESCAPED; (: >> /etc/sudoers) && echo ESCAPED; (: > /etc/escaped-$MARK) && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "programs of the machine",
+        "(: > /usr/bin/escaped-$MARK) && echo ESCAPED; (: > /usr/local/bin/escaped-$MARK) && echo ESCAPED; (: >> /bin/sh) && echo ESCAPED",
+    ),
+    attempt(
+        Machine,
+        Never,
+        "never be chosen when memory is short",
+        "(echo -1000 > /proc/self/oom_score_adj) && echo ESCAPED",
+    ),
+    // What it may use.
+    attempt(Use, Harmless, "a background process", "sleep 1000 &"),
+    attempt(
+        Use,
+        Harmless,
+        "a process in a session of its own",
+        "setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null 2>&1 &",
+    ),
+    attempt(
+        Use,
+        Harmless,
+        "an orphan that ignores signals",
+        "(trap '' HUP TERM INT; setsid sh -c 'sleep 1000' >/dev/null 2>&1 &)",
+    ),
+    attempt(
+        Use,
+        Never,
+        "thousands of processes",
+        "i=0; while [ $i -lt 3000 ]; do sleep 1000 & i=$((i+1)); done; echo ESCAPED",
+    ),
+    attempt(
+        Use,
+        Never,
+        "a bomb of forks",
+        "bomb() { bomb & bomb & }; bomb 2>/dev/null; i=0; while [ $i -lt 200 ]; do ls >/dev/null 2>&1; i=$((i+1)); done",
+    ),
+    attempt(Use, Harmless, "a gigabyte of memory", "call gigabyte"),
+    attempt(
+        Use,
+        Harmless,
+        "a file without end",
+        "head -c 100000000 /dev/zero > big; [ $(wc -c < big) = 100000000 ] && echo ESCAPED; rm -f big",
+    ),
+    attempt(
+        Use,
+        Never,
+        "limits raised again",
+        "ulimit -c unlimited && echo ESCAPED; ulimit -f unlimited && echo ESCAPED; ulimit -d unlimited && echo ESCAPED",
+    ),
+];

@@ -1,0 +1,284 @@
+//! Where attempts are made: a home with secrets, workspaces, somebody who listens, and rooms with and without walls.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::unistd::geteuid;
+use pushd::sandbox::confine::{Bounds, Confinement, Leave, Way, credential_stores};
+use pushd::sandbox::{Chunk, Local, RunTree, SandboxProvider, Step, StepEnd, StepError, Strength, Terms};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use super::attempts::{Attempt, Group, Where};
+use super::outside::{self, Listeners, SECRET, Victim, difference, looks, machine, marked};
+use super::skip::skip;
+
+const NOBODY: u32 = 65534;
+
+pub(crate) struct Stage {
+    pub(crate) base: TempDir,
+    mark: String,
+    runtime: Runtime,
+    listeners: Listeners,
+    victim: Victim,
+    /// Descriptors that any process started from here would inherit.
+    _leaks: [File; 2],
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let place = std::env::var_os("ESCAPE_BASE").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let base = tempfile::Builder::new().prefix("e").rand_bytes(4).tempdir_in(place).unwrap();
+        let at = |name: &str| base.path().join(name);
+        for folder in [
+            "outside",
+            "fresh",
+            "scratch",
+            "work/.git/hooks",
+            "work/.push",
+            "home/bin",
+            "home/.ssh",
+            "home/.config/push",
+            "home/.push/run",
+            "home/.push/state",
+            "home/.push/logs",
+        ] {
+            DirBuilder::new().recursive(true).mode(0o700).create(at(folder)).unwrap();
+        }
+        for (name, text) in [
+            ("outside/file", SECRET_FREE),
+            ("work/.git/config", "[core]\n\trepositoryformatversion = 0\n"),
+            ("work/.git/HEAD", "ref: refs/heads/main\n"),
+            ("work/.push/config.toml", "[limits]\nmax_turns = 3\n"),
+            ("home/.bashrc", ""),
+            ("home/.profile", ""),
+            ("home/.netrc", SECRET),
+            ("home/.ssh/id_ed25519", SECRET),
+            ("home/.config/push/keys.toml", SECRET),
+            ("home/.push/state/pushd.db", SECRET),
+            ("home/.push/state/token", SECRET),
+            ("home/.push/logs/pushd.log", SECRET),
+        ] {
+            fs::write(at(name), text).unwrap();
+        }
+        for folder in ["work/.git/objects", "work/.git/refs"] {
+            fs::create_dir(at(folder)).unwrap();
+        }
+        let listeners = Listeners::start(&at("home"), &at("work"), &mark);
+        let victim = Victim::start(&at("outside"));
+        let leaks = [leak(&at("home/.netrc")), leak(&at("outside"))];
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self { base, mark, runtime, listeners, victim, _leaks: leaks }
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    /// What a model's commands may reach here.
+    pub(crate) fn confinement(&self, at: Where) -> Confinement {
+        let mut confinement = Confinement::of(self.workspace(at));
+        confinement.hidden = credential_stores(&self.at("home"));
+        confinement.hidden.extend([self.at("home/.push"), self.at("home/.config/push"), self.at("scratch")]);
+        confinement.bounds = Bounds { processes: 400, memory: 512 << 20, file: 64 << 20 };
+        confinement
+    }
+
+    fn workspace(&self, at: Where) -> PathBuf {
+        match at {
+            Where::Work => self.at("work"),
+            Where::Fresh => self.at("fresh"),
+        }
+    }
+
+    pub(crate) fn local(&self) -> Local {
+        Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(self.at("scratch"))
+    }
+
+    /// Makes sure that a way of confining works here at all.
+    pub(crate) fn works(&self, way: Way) -> bool {
+        let local = self.local().with_way(way);
+        let layers = self.runtime.block_on(local.layers());
+        if layers.strength != Strength::Full {
+            skip(&format!("{} does not work here: {}", way.word(), layers.why.unwrap_or_default()));
+        }
+        layers.strength == Strength::Full
+    }
+
+    /// Makes an attempt; an error says what happened.
+    pub(crate) fn attempt(&self, way: Option<Way>, attempt: &Attempt) -> Result<(), String> {
+        let before = self.look();
+        let (end, said) = self.run(way, attempt);
+        let after = self.look();
+        if let Some(changed) = difference(&before.0, &after.0) {
+            return Err(changed);
+        }
+        if before.1 != after.1 {
+            return Err(format!("the machine was {:?} and is {:?}", before.1, after.1));
+        }
+        if let Some(who) = self.listeners.reached() {
+            return Err(format!("{who} was reached"));
+        }
+        if let Some(harm) = self.victim.harmed() {
+            return Err(harm);
+        }
+        if said.contains(SECRET) {
+            return Err(format!("a secret was said: {said}"));
+        }
+        if said.contains("ESCAPED") {
+            return Err(format!("it saw itself escape: {said}"));
+        }
+        match end {
+            Ok(StepEnd::Exited(_)) if said.contains("TRIED") => Ok(()),
+            // Who runs out of processes or memory may end before the last word.
+            Ok(StepEnd::Exited(_) | StepEnd::Signaled(_)) if attempt.group == Group::Use => Ok(()),
+            other => Err(format!("it was not made: {other:?}: {said}")),
+        }
+    }
+
+    /// How everything looks that an attempt must not change, and which processes of attempts there are.
+    fn look(&self) -> (std::collections::BTreeMap<PathBuf, String>, Vec<String>) {
+        let (work, fresh) = (self.at("work"), self.at("fresh"));
+        let mut looks = looks(self.base.path(), &[&work, &fresh, &self.at("scratch")]);
+        for place in [work, fresh] {
+            looks.extend(
+                [place.join(".git"), place.join(".push")].iter().flat_map(|path| outside::looks(path, &[])),
+            );
+        }
+        let push = fs::metadata(env!("CARGO_BIN_EXE_push")).unwrap();
+        let mut machine = machine(&self.mark);
+        machine.push(format!("the program has {} bytes", push.len()));
+        machine.push(format!("left processes: {}", marked(&self.mark).len()));
+        (looks, machine)
+    }
+
+    fn run(&self, way: Option<Way>, attempt: &Attempt) -> (Result<StepEnd, StepError>, String) {
+        let workspace = self.workspace(attempt.at);
+        tidy(&workspace);
+        let script = format!("{PRELUDE}\n(\n{}\n)\necho TRIED", attempt.script);
+        let step = Step {
+            command: script,
+            cwd: workspace,
+            env: self.environment(),
+            time_limit: Duration::from_secs(60),
+            leave: Leave::default(),
+        };
+        let (local, terms) = match way {
+            None => (self.local(), Terms::User),
+            Some(way) => (self.local().with_way(way), Terms::Model(Box::new(self.confinement(attempt.at)))),
+        };
+        self.runtime.block_on(async {
+            let tree = RunTree::on(local, terms);
+            let (out, mut heard) = mpsc::channel::<Chunk>(16);
+            let listen = async {
+                let mut said = Vec::new();
+                while let Some(chunk) = heard.recv().await {
+                    said.extend_from_slice(&chunk.bytes);
+                }
+                String::from_utf8_lossy(&said).into_owned()
+            };
+            let ended = tokio::join!(tree.run(step, out), listen);
+            if way.is_none() {
+                // What lives on is what the attempt was for; it is counted before everything is ended.
+                let left = marked(&self.mark).len();
+                tree.stop(Duration::from_secs(20)).await.unwrap();
+                if left > 0 {
+                    return (ended.0, format!("{} ESCAPED: {left} processes live on", ended.1));
+                }
+            }
+            ended
+        })
+    }
+
+    fn environment(&self) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+        let text = |name: &str, value: String| (name.into(), value.into());
+        let path = |name: &str, value: &Path| (name.into(), value.into());
+        vec![
+            ("PATH".into(), std::env::var_os("PATH").unwrap()),
+            path("HOME", &self.at("home")),
+            path("OUT", &self.at("outside")),
+            path("WORK", &self.at("work")),
+            path("FRESH", &self.at("fresh")),
+            path("PUSH", Path::new(env!("CARGO_BIN_EXE_push"))),
+            path("TEST", &std::env::current_exe().unwrap()),
+            text("MARK", self.mark.clone()),
+            text("ABSTRACT", self.mark.clone()),
+            text("VICTIM", self.victim.pid().to_string()),
+            text("PORT", self.listeners.port().to_string()),
+            text("UDP_PORT", self.listeners.udp_port().to_string()),
+            text("SSH_AUTH_SOCK", "/nowhere".to_owned()),
+            text("PUSH_HOME", self.at("home/.push").display().to_string()),
+            text("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere".to_owned()),
+        ]
+    }
+}
+
+const SECRET_FREE: &str = "precious\n";
+
+/// Has this program make the calls of an attempt.
+const PRELUDE: &str = r#"call() { ATTEMPT_CALL=$1; shift; ATTEMPT_WORDS="$*"; export ATTEMPT_CALL ATTEMPT_WORDS
+"$TEST" --exact a_call_from_inside --nocapture; }"#;
+
+/// Empties a workspace of what earlier attempts have left, except what is to be protected and listens.
+fn tidy(workspace: &Path) {
+    for entry in fs::read_dir(workspace).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if [".git", ".push", "dev.sock", "log.sock"].contains(&name) {
+            continue;
+        }
+        let _removed = if path.is_dir() && !path.is_symlink() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+    }
+}
+
+fn leak(path: &Path) -> File {
+    let file = File::open(path).unwrap();
+    let inherited = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
+    nix::fcntl::fcntl(&file, inherited).unwrap();
+    assert!(file.as_raw_fd() > 2);
+    file
+}
+
+/// Runs `test` once more as an ordinary user, where this one is root; whoever is not has only the one.
+pub(crate) fn also_as_an_ordinary_user(test: &str) {
+    if !geteuid().is_root() {
+        return skip("only root can be root: attempts are made as an ordinary user alone");
+    }
+    let base =
+        tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("ESCAPE_BASE", base.path())
+        .env("HOME", base.path())
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    match other {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            skip("another user cannot execute this test program where it is");
+        }
+        other => {
+            let other = other.unwrap();
+            let said =
+                String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
+            assert!(other.status.success(), "as an ordinary user:\n{said}");
+            assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
+        }
+    }
+}
