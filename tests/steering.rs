@@ -53,6 +53,7 @@ impl Running {
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
+            rules: Vec::new(),
             needs_environment: false,
             fingerprint: Fingerprint(1),
         };
