@@ -58,8 +58,11 @@ impl Breach {
 
     /// Says the same for programs: a JSON object.
     pub fn details(&self) -> String {
-        json!({"of": self.of.word(), "limit": self.limit, "spent": self.spent, "raise": self.step})
-            .to_string()
+        let of = match self.of {
+            Limited::Cost => "costMicroUsd",
+            Limited::Turns | Limited::Tokens => self.of.word(),
+        };
+        json!({"of": of, "limit": self.limit, "spent": self.spent, "raise": self.step}).to_string()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::RAISE_BUDGET;
+use super::{RAISE_BUDGET, price};
 use crate::kernel::event::{
     Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
     TURN_CUT, Taken, Used, Wanted,
@@ -128,13 +128,12 @@ impl Context {
 
     /// Returns the conversation for a request, with the texts of messages as they were sent where they are given.
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: Results) -> Vec<Entry> {
-        let summary = self.summary.as_ref().map(|summary| Entry::User(format!("{SUMMARY}\n\n{summary}")));
         let newest = self.items.len().saturating_sub(UNTRIMMED);
         let items = self.items.iter().enumerate().flat_map(|(at, item)| {
             let trimmed = results == Results::Trimmed && at < newest;
             item.said.entries(whole, trimmed)
         });
-        let mut entries: Vec<_> = summary.into_iter().chain(items).collect();
+        let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
         // Servers take words of the model at the end for the beginning of its next ones.
         if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
             entries.push(Entry::User(RESTARTED.to_owned()));
@@ -175,9 +174,15 @@ impl Context {
     /// Returns the part before `kept_from`, for the summary of it.
     pub fn before(&self, kept_from: Seq) -> Vec<Entry> {
         let nothing = BTreeMap::new();
-        let summary = self.summary.as_ref().map(|summary| Entry::User(format!("{SUMMARY}\n\n{summary}")));
         let older = self.items.iter().filter(|item| item.since < kept_from);
-        summary.into_iter().chain(older.flat_map(|item| item.said.entries(&nothing, true))).collect()
+        self.summary_entry()
+            .into_iter()
+            .chain(older.flat_map(|item| item.said.entries(&nothing, true)))
+            .collect()
+    }
+
+    fn summary_entry(&self) -> Option<Entry> {
+        self.summary.as_ref().map(|summary| Entry::User(format!("{SUMMARY}\n\n{summary}")))
     }
 
     fn hear(&mut self, since: Seq, message: &MessageId, text: &str) {
@@ -347,7 +352,7 @@ fn ending(report: &RunReport) -> Option<String> {
 
 /// Estimates the tokens of so many bytes, with what a step of a conversation costs besides.
 const fn tokens_of(bytes: usize) -> u64 {
-    bytes as u64 / 4 + 8
+    price::tokens_of(bytes) + 8
 }
 
 /// What a model is told that had said its last words when the daemon was restarted.

@@ -87,10 +87,10 @@ impl Taking {
             (_, false) => Act::Use(end, calls),
             (Stop::Done | Stop::Calls, true) if spoke => Act::Finish(Some(end), success(&self.last)),
             (Stop::Done | Stop::Calls, true) => self.again(empty(), end),
-            (Stop::Length, true) => Act::Finish(Some(end), failed("MODEL_LENGTH", LENGTH)),
-            (Stop::Refused, true) => Act::Finish(Some(end), failed("MODEL_REFUSED", REFUSED)),
+            (Stop::Length, true) => Act::Finish(Some(end), Finish::for_good("MODEL_LENGTH", LENGTH)),
+            (Stop::Refused, true) => Act::Finish(Some(end), Finish::for_good("MODEL_REFUSED", REFUSED)),
             (Stop::Other(word), true) => {
-                let finish = failed("MODEL_STOPPED", &format!("the model stopped: {word}"));
+                let finish = Finish::for_good("MODEL_STOPPED", format!("the model stopped: {word}"));
                 Act::Finish(Some(end), finish)
             }
         });
@@ -139,15 +139,6 @@ fn length(piece: &Piece) -> usize {
 pub fn success(last: &str) -> Finish {
     let line = last.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("done");
     Finish { outcome: Outcome::Success, reason: None, summary: line.to_owned(), fault: None }
-}
-
-fn failed(kind: &str, message: &str) -> Finish {
-    Finish::failed(Fault {
-        kind: kind.to_owned(),
-        retryable: false,
-        message: message.to_owned(),
-        detail: None,
-    })
 }
 
 /// Says why the model could not be asked, or did not answer.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::file::File;
 use super::project::{Project, tighten};
-use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch};
+use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch, place_variable};
 
 /// One value and its origin.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +115,7 @@ fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, othe
 fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
     let mut providers = file.settings.providers.clone();
     for (name, kind) in ProviderKind::ALL {
-        if variables(&address_variable(name)).is_some_and(|value| !value.is_empty()) {
+        if variables(&place_variable(name)).is_some_and(|value| !value.is_empty()) {
             providers.entry((*name).to_owned()).or_insert_with(|| ProviderSettings::of(*kind));
         }
     }
@@ -125,7 +125,7 @@ fn provider_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
 fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &ProviderSettings) -> Vec<Row> {
     let key = |field: &str| format!("providers.{name}.{field}");
     let mut rows = vec![row(file, &key("kind"), json!(provider.kind.word()))];
-    let variable = address_variable(name);
+    let variable = place_variable(name);
     rows.push(chosen(file, variables, &key("base_url"), &variable, provider.base_url.as_deref()));
     rows.push(row(file, &key("model"), json!(provider.model)));
     rows.extend(
@@ -134,18 +134,6 @@ fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &Provide
     rows.push(row(file, &key("context_window"), json!(provider.context_window)));
     rows.push(row(file, &key("thinking"), json!(provider.thinking.word())));
     rows
-}
-
-/// Returns the variable that says where a provider is.
-fn address_variable(provider: &str) -> String {
-    let letter = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' => letter.to_ascii_uppercase(),
-        _ => '_',
-    };
-    match provider {
-        "ollama" => "OLLAMA_HOST".to_owned(),
-        provider => format!("{}_BASE_URL", provider.chars().map(letter).collect::<String>()),
-    }
 }
 
 fn price_row(file: &File, index: usize, price: &Price) -> Row {

@@ -109,6 +109,25 @@ impl fmt::Debug for ProviderSettings {
     }
 }
 
+/// Returns the variable that holds a provider's place.
+pub fn place_variable(provider: &str) -> String {
+    match provider {
+        "ollama" => "OLLAMA_HOST".to_owned(),
+        _ => format!("{}_BASE_URL", variable_name(provider)),
+    }
+}
+
+/// Returns the variable that holds a provider's key.
+pub fn key_variable(provider: &str) -> String {
+    format!("{}_API_KEY", variable_name(provider))
+}
+
+fn variable_name(provider: &str) -> String {
+    let letter =
+        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+    provider.chars().map(letter).collect()
+}
+
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*

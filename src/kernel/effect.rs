@@ -213,6 +213,11 @@ pub struct Finish {
 }
 
 impl Finish {
+    /// Ends as failed, for a reason that trying again does not change.
+    pub fn for_good(kind: &str, message: impl Into<String>) -> Self {
+        Self::failed(Fault { kind: kind.to_owned(), retryable: false, message: message.into(), detail: None })
+    }
+
     /// Ends as failed, for the reason that the fault names.
     pub fn failed(fault: Fault) -> Self {
         Self {

@@ -93,10 +93,10 @@ impl Limited {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Cost, Self::Turns, Self::Tokens];
 
-    /// Returns the word for it in the particulars of a gate, under the key `of`.
+    /// Returns the word for it, with which the value of `of` begins in the particulars of a gate.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Cost => "costMicroUsd",
+            Self::Cost => "cost",
             Self::Turns => "turns",
             Self::Tokens => "tokens",
         }
@@ -104,7 +104,7 @@ impl Limited {
 
     /// Finds which limit the particulars of a gate name.
     pub fn named_in(details: &Json) -> Option<Self> {
-        let names = |limited: &Self| details.as_str().contains(&format!("\"of\":\"{}\"", limited.word()));
+        let names = |limited: &Self| details.as_str().contains(&format!("\"of\":\"{}", limited.word()));
         Self::ALL.into_iter().find(names)
     }
 }

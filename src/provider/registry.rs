@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::place::Place;
 use super::target::Target;
+pub use crate::config::settings::{key_variable, place_variable};
 
 /// The variables of the client's environment; keys and places among them.
 pub type Environment = BTreeMap<String, String>;
@@ -320,25 +321,6 @@ fn with_usual(settings: BTreeMap<String, Settings>) -> BTreeMap<String, Settings
 /// Says how a provider's key is set.
 fn advice(provider: &str) -> String {
     format!("set {} in your shell, or store it with `push config key {provider}`", key_variable(provider))
-}
-
-/// Returns the variable that holds a provider's key.
-pub fn key_variable(provider: &str) -> String {
-    format!("{}_API_KEY", variable_name(provider))
-}
-
-/// Returns the variable that holds a provider's place.
-pub fn place_variable(provider: &str) -> String {
-    match provider {
-        "ollama" => "OLLAMA_HOST".to_owned(),
-        _ => format!("{}_BASE_URL", variable_name(provider)),
-    }
-}
-
-fn variable_name(provider: &str) -> String {
-    let letter =
-        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
-    provider.chars().map(letter).collect()
 }
 
 fn place(provider: &str, settings: &Settings, environment: &Environment) -> Result<Place, ModelError> {

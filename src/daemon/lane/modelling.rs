@@ -93,17 +93,19 @@ impl Table {
     async fn laid(asking: Asking, turn: &Turn, reports: Reports) -> Result<Self, (Finish, Reports)> {
         let rules = match asking.rules() {
             Ok(rules) => rules,
-            Err(error) => return Err((failed("INVALID_CONFIGURATION", error.to_string()), reports)),
+            Err(error) => {
+                return Err((Finish::for_good("INVALID_CONFIGURATION", error.to_string()), reports));
+            }
         };
         let context = match conversation::read(&asking.world.journal, &asking.session, turn).await {
             Ok(context) => context,
-            Err(message) => return Err((failed("INTERNAL_ERROR", message), reports)),
+            Err(message) => return Err((Finish::for_good("INTERNAL_ERROR", message), reports)),
         };
         let bench = match asking.place.bench(reports.redactor()).await {
             Ok(bench) => bench,
             Err(fault) => {
                 let fault: Fault = fault.into();
-                return Err((failed(&fault.kind, fault.message), reports));
+                return Err((Finish::for_good(&fault.kind, fault.message), reports));
             }
         };
         let judge = Judge::of(&asking.world, &rules, turn, asking.sandbox, &bench).await;
@@ -430,7 +432,7 @@ fn fixed_tokens(request: &Request) -> u64 {
         .iter()
         .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
         .sum();
-    (request.system.len() + tools) as u64 / 4
+    price::tokens_of(request.system.len() + tools)
 }
 
 fn forgotten() -> Fault {
@@ -441,9 +443,5 @@ fn no_price(model: &str) -> Finish {
     let message = format!(
         "the cost of the run is limited, and nobody knows what {model} costs: add [[prices]] with model = {model:?} to config.toml"
     );
-    failed("PRICE_UNKNOWN", message)
-}
-
-fn failed(kind: &str, message: String) -> Finish {
-    Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
+    Finish::for_good("PRICE_UNKNOWN", message)
 }

@@ -339,7 +339,8 @@ impl Drop for IfBroken {
 }
 
 fn broken() -> Report {
-    Report::Finished(Box::new(failed("INTERNAL_ERROR", "the daemon failed in a turn of the run".to_owned())))
+    let finish = Finish::for_good("INTERNAL_ERROR", "the daemon failed in a turn of the run");
+    Report::Finished(Box::new(finish))
 }
 
 fn broken_call(intention: &Intention) -> Settlement {
@@ -363,10 +364,6 @@ fn branch(repo: &Json) -> Option<String> {
 }
 
 fn forgotten() -> Finish {
-    let message = "the message held a secret, which is not kept over a restart; send it again".to_owned();
-    failed("SECRET_NOT_KEPT", message)
-}
-
-fn failed(kind: &str, message: String) -> Finish {
-    Finish::failed(Fault { kind: kind.to_owned(), retryable: false, message, detail: None })
+    let message = "the message held a secret, which is not kept over a restart; send it again";
+    Finish::for_good("SECRET_NOT_KEPT", message)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Provider, Question, Reports, Turning};
 use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Ending, Fault, Outcome, Purpose, Settlement};
+use crate::kernel::event::{Ending, Outcome, Purpose, Settlement};
 use parse::{Item, parse};
 
 /// The name under which sessions choose it.
@@ -57,7 +57,7 @@ fn next(turn: &Turn) -> Next {
     let items = parse(&turn.text);
     let problems: Vec<_> = parse::problems(&items).map(|(line, text)| problem(line, text)).collect();
     if !problems.is_empty() {
-        return Next::Finish(failed("INVALID_PLAYBOOK", &problems.join("; ")));
+        return Next::Finish(Finish::for_good("INVALID_PLAYBOOK", problems.join("; ")));
     }
     let plan = plan(turn);
     let done = turn.done as usize;
@@ -66,7 +66,9 @@ fn next(turn: &Turn) -> Next {
     }
     match plan.get(done) {
         Some(item) => begin(item),
-        None if !parse::has_steps(&plan) => Next::Finish(failed("PROVIDER_NOT_CONFIGURED", NO_STEPS)),
+        None if !parse::has_steps(&plan) => {
+            Next::Finish(Finish::for_good("PROVIDER_NOT_CONFIGURED", NO_STEPS))
+        }
         None => Next::Finish(success(steps(&plan))),
     }
 }
@@ -109,7 +111,9 @@ fn begin(item: &Item) -> Next {
             args: json!({ "path": path }).to_string(),
             question: None,
         },
-        Item::Problem { line, text } => Next::Finish(failed("INVALID_PLAYBOOK", &problem(*line, text))),
+        Item::Problem { line, text } => {
+            Next::Finish(Finish::for_good("INVALID_PLAYBOOK", problem(*line, text)))
+        }
     }
 }
 
@@ -158,15 +162,6 @@ fn success(steps: usize) -> Finish {
         summary: format!("{steps} step{plural} done"),
         fault: None,
     }
-}
-
-fn failed(kind: &str, message: &str) -> Finish {
-    Finish::failed(Fault {
-        kind: kind.to_owned(),
-        retryable: false,
-        message: message.to_owned(),
-        detail: None,
-    })
 }
 
 #[cfg(test)]

@@ -38,11 +38,11 @@ pub(super) fn raw(json: &Json) -> Raw<'_> {
 /// Reads a JSON value and takes out of it whatever could end the line that it is put into; none if it is no value.
 pub(super) fn whole_line(text: &str) -> Option<Raw<'_>> {
     let value = serde_json::from_str::<&RawValue>(text).ok()?;
-    if !value.get().bytes().any(|byte| byte.is_ascii_control()) {
+    if !value.get().bytes().any(|byte| byte < b' ') {
         return Some(Cow::Borrowed(value));
     }
     // Inside its strings JSON holds no such characters, so that these are white space and mean nothing.
-    let plain = |letter: char| if letter.is_ascii_control() { ' ' } else { letter };
+    let plain = |letter: char| if letter < ' ' { ' ' } else { letter };
     RawValue::from_string(value.get().chars().map(plain).collect()).ok().map(Cow::Owned)
 }
 
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(raw(&Json::new(forged)).get(), "null", "two values are none");
         let torn = forged.split_once("\n{").map_or("", |(value, _)| value);
         assert_eq!(raw(&Json::new(torn)).get(), "{ \"a\" :   [1, \"é\\n\"]}");
-        let plain = Json::new("{\"a\": 1.50, \"b\": \"\\u0000\"}");
+        let plain = Json::new("{\"a\": 1.50, \"b\": \"\\u0000\u{7f}\"}");
         assert_eq!(raw(&plain).get(), plain.as_str(), "the rest stays as it was written");
     }
 }
