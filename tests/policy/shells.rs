@@ -75,8 +75,10 @@ impl Stage {
         }
         for (name, code) in [("pa", 0), ("pb", 0), ("pf", 1)] {
             let path = dir.path().join("bin").join(name);
+            // One write a call: several may run at once.
             let body = format!(
-                "#!/bin/sh\n{{ printf '%s\\037' {name} \"$@\"; printf '\\036'; }} >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
+                "#!/bin/sh\nr='{name}\u{1f}'\nfor a; do r=\"$r$a\u{1f}\"; done\n\
+                 printf '%s' \"$r\u{1e}\" >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
             );
             fs::write(&path, body).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
