@@ -50,85 +50,17 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
 
 /// Tells whether a program that manages packages would change or publish some.
 fn installs(name: &str, args: &[String]) -> bool {
-    let verbs: &[&str] = match name {
-        "npm" | "pnpm" | "yarn" | "bun" | "npx" | "bunx" | "deno" => &[
-            "install",
-            "i",
-            "add",
-            "ci",
-            "publish",
-            "update",
-            "upgrade",
-            "remove",
-            "uninstall",
-            "login",
-            "dlx",
-            "exec",
-            "create",
-            "init",
-            "link",
-            "unpublish",
-            "deprecate",
-            "owner",
-            "token",
-        ],
-        "cargo" => &[
-            "install",
-            "publish",
-            "add",
-            "update",
-            "fetch",
-            "login",
-            "logout",
-            "owner",
-            "yank",
-            "search",
-            "uninstall",
-            "vendor",
-        ],
-        "pip" | "pip3" | "pipx" | "uv" | "poetry" | "conda" | "mamba" => &[
-            "install",
-            "download",
-            "uninstall",
-            "add",
-            "sync",
-            "publish",
-            "update",
-            "remove",
-            "upgrade",
-            "lock",
-            "pip",
-            "tool",
-        ],
-        "gem" | "bundle" | "composer" | "mix" | "cabal" | "stack" | "opam" | "luarocks" | "nuget"
-        | "dotnet" | "helm" => &[
-            "install",
-            "update",
-            "push",
-            "publish",
-            "require",
-            "add",
-            "upgrade",
-            "uninstall",
-            "restore",
-            "yank",
-        ],
-        "go" => &["get", "install", "mod", "download"],
-        "apt" | "apt-get" | "brew" | "dnf" | "yum" | "pacman" | "apk" | "zypper" | "snap" | "flatpak"
-        | "port" | "nix" | "nix-env" | "emerge" | "choco" | "winget" | "scoop" | "rpm" | "dpkg"
-        | "rustup" | "twine" => {
-            return !args.is_empty();
-        }
-        _ => return false,
-    };
-    let bare = matches!(name, "yarn" | "npx" | "bunx");
+    if MANAGERS_OF_SYSTEMS.contains(&name) {
+        return !args.is_empty();
+    }
+    let Some((_, verbs)) = MANAGERS.iter().find(|(names, _)| names.contains(&name)) else { return false };
     let words: Vec<&str> = operands(args, "").into_iter().filter(|word| !word.starts_with('+')).collect();
     // The first may be the value of an option.
     let runs = words
         .first()
         .is_some_and(|word| matches!(*word, "run" | "run-script" | "test" | "t" | "build" | "check"));
     let verb = words.iter().take(if runs { 0 } else { 2 }).any(|word| verbs.contains(word) || is_open(word));
-    verb || bare
+    verb || matches!(name, "yarn" | "npx" | "bunx")
 }
 
 /// Returns the machine that an address names, if the word is one.
@@ -221,4 +153,90 @@ const FAR: [&str; 48] = [
     "redis-cli",
     "mongosh",
     "rclone",
+];
+
+/// Programs that manage packages of a language, and those of their verbs that reach out.
+const MANAGERS: [(&[&str], &[&str]); 5] = [
+    (
+        &["npm", "pnpm", "yarn", "bun", "npx", "bunx", "deno"],
+        &[
+            "install",
+            "i",
+            "add",
+            "ci",
+            "publish",
+            "update",
+            "upgrade",
+            "remove",
+            "uninstall",
+            "login",
+            "dlx",
+            "exec",
+            "create",
+            "init",
+            "link",
+            "unpublish",
+            "deprecate",
+            "owner",
+            "token",
+        ],
+    ),
+    (
+        &["cargo"],
+        &[
+            "install",
+            "publish",
+            "add",
+            "update",
+            "fetch",
+            "login",
+            "logout",
+            "owner",
+            "yank",
+            "search",
+            "uninstall",
+            "vendor",
+        ],
+    ),
+    (
+        &["pip", "pip3", "pipx", "uv", "poetry", "conda", "mamba"],
+        &[
+            "install",
+            "download",
+            "uninstall",
+            "add",
+            "sync",
+            "publish",
+            "update",
+            "remove",
+            "upgrade",
+            "lock",
+            "pip",
+            "tool",
+        ],
+    ),
+    (
+        &[
+            "gem", "bundle", "composer", "mix", "cabal", "stack", "opam", "luarocks", "nuget", "dotnet",
+            "helm",
+        ],
+        &[
+            "install",
+            "update",
+            "push",
+            "publish",
+            "require",
+            "add",
+            "upgrade",
+            "uninstall",
+            "restore",
+            "yank",
+        ],
+    ),
+    (&["go"], &["get", "install", "mod", "download"]),
+];
+/// Programs that manage packages of a whole system.
+const MANAGERS_OF_SYSTEMS: [&str; 20] = [
+    "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "zypper", "snap", "flatpak", "port", "nix-env",
+    "emerge", "choco", "winget", "scoop", "rpm", "dpkg", "rustup", "twine",
 ];

@@ -6,9 +6,11 @@
 //!
 //! The work is linear in the text, and the depth of recursion is bounded by [`Limits`].
 
+mod compound;
 mod expansion;
 mod heredoc;
 mod parse;
+mod redirect;
 mod tree;
 mod word;
 
