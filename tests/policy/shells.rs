@@ -101,8 +101,8 @@ impl Stage {
         let mut child = Command::new(shell);
         child.arg("-c").arg(format!("{text}\nwait")).current_dir(&work).env_clear();
         child.env("PATH", self.dir.path().join("bin")).env("LOG", &log).env("V", "pb v").env("HOME", HOME);
-        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        child.status().unwrap();
+        // Whoever is left in the background holds one of the pipes, and is waited for.
+        child.stdin(Stdio::null()).output().unwrap();
         let log = fs::read_to_string(log).unwrap();
         let calls = log.split('\u{1e}').filter(|call| !call.is_empty());
         let words = |call: &str| call.split_terminator('\u{1f}').map(str::to_owned).collect();
