@@ -232,6 +232,23 @@ mod tests {
     }
 
     #[test]
+    fn every_rule_is_shown_with_its_place() {
+        let file = file("[approvals]\nrules = [\n'allow: exec(ls)',\n'ask: git']\n");
+        let path = Path::new("/p/.push/config.toml");
+        let text = "[approvals]\nrules = ['deny: read(.env*)']\n";
+        let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+        let rows = rows(&file, &[project], &|_| None);
+        for (key, rule, origin) in [
+            ("approvals.rules.1", "allow: exec(ls)", Origin::File { line: 3 }),
+            ("approvals.rules.2", "ask: git", Origin::File { line: 4 }),
+            ("approvals.rules.3", "deny: read(.env*)", Origin::Project { path: path.to_owned(), line: 2 }),
+        ] {
+            let row = rows.iter().find(|row| row.key == key).unwrap();
+            assert_eq!((&row.value, &row.origin), (&json!(rule), &origin));
+        }
+    }
+
+    #[test]
     fn prices_are_in_dollars_and_headers_are_not_told() {
         let file = file(
             "[providers.openai]\nheaders = { 'X-Title' = 'hunter2' }\n[[prices]]\nmodel = 'm'\ninput = 1.25\noutput = 10\n",

@@ -174,7 +174,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::settings::{RunLimits, Tools};
+    use crate::config::settings::{Rules, RunLimits, Tools};
 
     #[test]
     fn no_combination_loosens_anything() {
@@ -256,6 +256,27 @@ mod tests {
             assert!(error.starts_with(&format!("p.toml, line {line}: ")), "{error}");
             assert!(error.contains("for your own configuration"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_project_asks_and_denies_and_cannot_allow() {
+        let rules = "[approvals]\nrules = [\n 'deny: write(.env*)',\n 'ask: git',\n]\n";
+        let own = Settings {
+            rules: Rules { own: rules_of(&["allow: exec"]), projects: Vec::new() },
+            ..Settings::default()
+        };
+        let tight = tighten(own, project(rules).unwrap().tightening());
+        assert_eq!(tight.rules.own, rules_of(&["allow: exec"]));
+        assert_eq!(tight.rules.projects, rules_of(&["deny: write(.env*)", "ask: git"]));
+        let error =
+            project("[approvals]\nrules = ['ask: git',\n 'allow: exec(ls)']\n").unwrap_err().to_string();
+        assert!(error.starts_with("p.toml, line 3: `allow: exec(ls)` allows something"), "{error}");
+        let by = Tightening { rules: rules_of(&["allow: exec"]), ..Tightening::default() };
+        assert_eq!(tighten(Settings::default(), by), Settings::default());
+    }
+
+    fn rules_of(rules: &[&str]) -> Vec<Rule> {
+        rules.iter().map(|rule| rule.parse().unwrap()).collect()
     }
 
     #[test]

@@ -87,6 +87,7 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Full, &["deny: exec(sudo*)"], "sudo ls", Deny),
     (Trusted, Full, &["deny: exec(sh -c*)"], "sh -c ls", Deny),
     (Trusted, Full, &["deny: exec(timeout*)"], "timeout 5 ls", Deny),
+    (Trusted, Full, &["deny: exec(timeout*)"], "/usr/bin/timeout 5 ls", Deny),
     (Trusted, Full, &["deny: exec(git push*)"], "git push", Deny),
     (Trusted, Full, &["deny: exec(git push*)"], "git $X", Ask),
     (Trusted, Full, &["deny: exec(git push*)"], "git log $X", Allow),

@@ -75,8 +75,10 @@ impl Stage {
         }
         for (name, code) in [("pa", 0), ("pb", 0), ("pf", 1)] {
             let path = dir.path().join("bin").join(name);
+            // One write a call: several may run at once.
             let body = format!(
-                "#!/bin/sh\n{{ printf '%s\\037' {name} \"$@\"; printf '\\036'; }} >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
+                "#!/bin/sh\nr='{name}\u{1f}'\nfor a; do r=\"$r$a\u{1f}\"; done\n\
+                 printf '%s' \"$r\u{1e}\" >> \"$LOG\"\nprintf 'pb z'\nexit {code}\n"
             );
             fs::write(&path, body).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -99,8 +101,8 @@ impl Stage {
         let mut child = Command::new(shell);
         child.arg("-c").arg(format!("{text}\nwait")).current_dir(&work).env_clear();
         child.env("PATH", self.dir.path().join("bin")).env("LOG", &log).env("V", "pb v").env("HOME", HOME);
-        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        child.status().unwrap();
+        // Whoever is left in the background holds one of the pipes, and is waited for.
+        child.stdin(Stdio::null()).output().unwrap();
         let log = fs::read_to_string(log).unwrap();
         let calls = log.split('\u{1e}').filter(|call| !call.is_empty());
         let words = |call: &str| call.split_terminator('\u{1f}').map(str::to_owned).collect();

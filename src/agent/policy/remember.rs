@@ -54,8 +54,9 @@ fn path(spot: &Spot) -> Option<Pattern> {
         // The workspace itself would be everything in it.
         Zone::Inside if spot.path.is_empty() => None,
         Zone::Inside => Pattern::exact(&format!("/{}", spot.path)),
-        Zone::Outside => Pattern::exact(&format!("/{}", spot.path)),
-        Zone::Unknown => None,
+        Zone::Outside if spot.path.starts_with('/') => Pattern::exact(&format!("/{}", spot.path)),
+        Zone::Outside if spot.path.starts_with("~/") => Pattern::exact(&spot.path),
+        Zone::Outside | Zone::Unknown => None,
     }
 }
 

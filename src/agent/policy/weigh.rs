@@ -1,7 +1,7 @@
 //! One part of a call on the scales: the rules about it, and then the preset.
 
 use super::subject::{Match, Subject};
-use super::{Call, Decision, Policy, Sandbox, Source, Sourced, Standing};
+use super::{Call, Decision, Policy, Sandbox, Source, Sourced, Standing, remember};
 use crate::config::settings::Preset;
 use crate::config::settings::rule::{Effect, Pattern, Rule};
 use crate::sandbox::judge::{By, Part, Spelling, Touch, What};
@@ -66,7 +66,7 @@ impl Policy {
             if answer.weighed == Weighed::GoesAhead && answer.rule.is_some() {
                 command = Command::Allowed;
             }
-            answer.rule = exec_rule(spelling);
+            answer.rule = remember::of_words(&spelling.words);
             if let Some(why) = part.why.filter(|_| answer.weighed == Weighed::PresetAsks) {
                 answer.reason = format!("{}; {why}", answer.reason);
             }
@@ -90,14 +90,14 @@ impl Policy {
         let mut answer = self.thing(&subject, touch.risk, call, standing);
         match (touch.by, &part.command) {
             (By::Words, Some(spelling)) => {
-                answer.rule = exec_rule(spelling);
+                answer.rule = remember::of_words(&spelling.words);
                 // By its words a command is read or written with; the preset has judged it by them already.
                 let own = matches!(touch.what, What::Git(_) | What::Network(_));
                 if answer.weighed == Weighed::PresetAsks && (command == Command::Allowed || !own) {
                     return None;
                 }
             }
-            (By::Words, None) | (By::Itself, _) => answer.rule = touch_rule(&touch.what),
+            (By::Words, None) | (By::Itself, _) => answer.rule = remember::of_touch(&touch.what),
         }
         Some(answer)
     }
@@ -247,16 +247,6 @@ fn described(subject: &Subject<'_>) -> String {
 
 fn shown(path: &str) -> &str {
     if path.is_empty() { "the workspace" } else { path }
-}
-
-/// The rule for a command to the letter.
-fn exec_rule(spelling: &Spelling) -> Option<Rule> {
-    super::remember::of_words(&spelling.words)
-}
-
-/// The rule for something touched.
-fn touch_rule(what: &What) -> Option<Rule> {
-    super::remember::of_touch(what)
 }
 
 /// How many letters of a thing a reason shows.

@@ -34,6 +34,10 @@ output = 4
 
 [approvals]
 preset = "strict"
+rules = [
+  "allow: exec(cargo test*)",
+  "deny: write(.env*)",
+]
 
 [limits]
 max_turns = 20
@@ -74,6 +78,9 @@ fn everything_can_be_said() {
         ]
     );
     assert_eq!(settings.approvals, Preset::Strict);
+    let rules: Vec<String> = settings.rules.own.iter().map(ToString::to_string).collect();
+    assert_eq!(rules, ["allow: exec(cargo test*)", "deny: write(.env*)"]);
+    assert_eq!(file.lines.get("approvals.rules.2"), Some(&31));
     let limits = RunLimits {
         max_turns: Some(20),
         max_tokens: Some(100_000),
@@ -152,6 +159,15 @@ fn a_mistake_is_named_with_its_line_and_what_was_expected() {
             "[approvals]\npreset = 'lax'\n",
             "line 2: `approvals.preset` must be one of \"strict\", \"standard\", \"trusted\"",
         ),
+        (
+            "[approvals]\nrules = [\n  'allow: exec(ls)',\n  'deny: exce(rm)',\n]\n",
+            "line 4: `deny: exce(rm)` is no rule: at character 7, a category (read, write, exec, git, network)",
+        ),
+        (
+            "[approvals]\nrules = ['rm']\n",
+            "line 2: `rm` is no rule: at character 1, `allow:`, `ask:` or `deny:`",
+        ),
+        ("[approvals]\nrules = 'deny: exec'\n", "line 2: invalid type: string"),
         ("[limits]\nmax_turns = 0\n", "line 2: `limits.max_turns` must be at least 1"),
         ("[limits]\nmax_turns = -2\n", "line 2: invalid value: integer `-2`, expected u32"),
         ("[limits]\nmax_cost_usd = 0\n", "line 2: `limits.max_cost_usd` must be more than nothing"),

@@ -20,7 +20,13 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
     hosts.sort();
     hosts.dedup();
     // A name that is known only when it runs, or that comes from elsewhere, is any name.
-    let elsewhere = args.iter().any(|arg| ELSEWHERE.iter().any(|option| arg.starts_with(option)));
+    let own = match name {
+        "ssh" | "scp" | "sftp" | "rsync" => "-o",
+        "wget" => "-i",
+        _ => "--url",
+    };
+    let elsewhere =
+        args.iter().any(|arg| arg.starts_with(own) || ELSEWHERE.iter().any(|option| arg.starts_with(option)));
     if hosts.is_empty() || elsewhere || words.iter().any(|word| is_open(word)) {
         finding.network(None);
     }
@@ -44,81 +50,17 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
 
 /// Tells whether a program that manages packages would change or publish some.
 fn installs(name: &str, args: &[String]) -> bool {
-    let verbs: &[&str] = match name {
-        "npm" | "pnpm" | "yarn" | "bun" | "npx" | "bunx" | "deno" => &[
-            "install",
-            "i",
-            "add",
-            "ci",
-            "publish",
-            "update",
-            "upgrade",
-            "remove",
-            "uninstall",
-            "login",
-            "dlx",
-            "exec",
-            "create",
-            "init",
-            "link",
-            "unpublish",
-            "deprecate",
-            "owner",
-            "token",
-        ],
-        "cargo" => &[
-            "install",
-            "publish",
-            "add",
-            "update",
-            "fetch",
-            "login",
-            "logout",
-            "owner",
-            "yank",
-            "search",
-            "uninstall",
-            "vendor",
-        ],
-        "pip" | "pip3" | "pipx" | "uv" | "poetry" | "conda" | "mamba" => &[
-            "install",
-            "download",
-            "uninstall",
-            "add",
-            "sync",
-            "publish",
-            "update",
-            "remove",
-            "upgrade",
-            "lock",
-            "pip",
-            "run",
-            "tool",
-        ],
-        "gem" | "bundle" | "composer" | "mix" | "cabal" | "stack" | "opam" | "luarocks" | "nuget"
-        | "dotnet" | "helm" => &[
-            "install",
-            "update",
-            "push",
-            "publish",
-            "require",
-            "add",
-            "upgrade",
-            "uninstall",
-            "restore",
-            "yank",
-        ],
-        "go" => &["get", "install", "mod", "download"],
-        "apt" | "apt-get" | "brew" | "dnf" | "yum" | "pacman" | "apk" | "zypper" | "snap" | "flatpak"
-        | "port" | "nix" | "nix-env" | "emerge" | "choco" | "winget" | "scoop" | "rpm" | "dpkg"
-        | "rustup" | "twine" => {
-            return !args.is_empty();
-        }
-        _ => return false,
-    };
-    let bare = matches!(name, "yarn" | "npx" | "bunx");
-    // Some take their verb behind options with values.
-    args.iter().any(|arg| verbs.contains(&arg.as_str())) || bare
+    if MANAGERS_OF_SYSTEMS.contains(&name) {
+        return !args.is_empty();
+    }
+    let Some((_, verbs)) = MANAGERS.iter().find(|(names, _)| names.contains(&name)) else { return false };
+    let words: Vec<&str> = operands(args, "").into_iter().filter(|word| !word.starts_with('+')).collect();
+    // The first may be the value of an option.
+    let runs = words
+        .first()
+        .is_some_and(|word| matches!(*word, "run" | "run-script" | "test" | "t" | "build" | "check"));
+    let verb = words.iter().take(if runs { 0 } else { 2 }).any(|word| verbs.contains(word) || is_open(word));
+    verb || matches!(name, "yarn" | "npx" | "bunx")
 }
 
 /// Returns the machine that an address names, if the word is one.
@@ -135,6 +77,7 @@ pub(super) fn host_of(word: &str) -> Option<String> {
         None => host.split(':').next().unwrap_or_default(),
     };
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
+    let host = host.trim_end_matches('.');
     let dotted = host.contains('.') || host == "localhost" || word.contains("://");
     (dotted && !host.is_empty() && host.chars().all(plain)).then(|| host.to_ascii_lowercase())
 }
@@ -149,7 +92,8 @@ fn host_of_remote(word: &str) -> Option<String> {
 }
 
 const FETCHERS: [&str; 8] = ["curl", "wget", "aria2c", "http", "https", "xh", "lynx", "fetch"];
-const ELSEWHERE: [&str; 12] = [
+/// Options that lead to another machine than the words say.
+const ELSEWHERE: [&str; 9] = [
     "-x",
     "--proxy",
     "-K",
@@ -158,12 +102,9 @@ const ELSEWHERE: [&str; 12] = [
     "--connect-to",
     "--unix-socket",
     "--abstract-unix",
-    "--url",
-    "-i",
     "--input-file",
-    "-o",
 ];
-const FAR: [&str; 49] = [
+const FAR: [&str; 48] = [
     "curl",
     "wget",
     "aria2c",
@@ -207,10 +148,95 @@ const FAR: [&str; 49] = [
     "sendmail",
     "mail",
     "mutt",
-    "openssl",
     "psql",
     "mysql",
     "redis-cli",
     "mongosh",
     "rclone",
+];
+
+/// Programs that manage packages of a language, and those of their verbs that reach out.
+const MANAGERS: [(&[&str], &[&str]); 5] = [
+    (
+        &["npm", "pnpm", "yarn", "bun", "npx", "bunx", "deno"],
+        &[
+            "install",
+            "i",
+            "add",
+            "ci",
+            "publish",
+            "update",
+            "upgrade",
+            "remove",
+            "uninstall",
+            "login",
+            "dlx",
+            "exec",
+            "create",
+            "init",
+            "link",
+            "unpublish",
+            "deprecate",
+            "owner",
+            "token",
+        ],
+    ),
+    (
+        &["cargo"],
+        &[
+            "install",
+            "publish",
+            "add",
+            "update",
+            "fetch",
+            "login",
+            "logout",
+            "owner",
+            "yank",
+            "search",
+            "uninstall",
+            "vendor",
+        ],
+    ),
+    (
+        &["pip", "pip3", "pipx", "uv", "poetry", "conda", "mamba"],
+        &[
+            "install",
+            "download",
+            "uninstall",
+            "add",
+            "sync",
+            "publish",
+            "update",
+            "remove",
+            "upgrade",
+            "lock",
+            "pip",
+            "tool",
+        ],
+    ),
+    (
+        &[
+            "gem", "bundle", "composer", "mix", "cabal", "stack", "opam", "luarocks", "nuget", "dotnet",
+            "helm",
+        ],
+        &[
+            "install",
+            "update",
+            "push",
+            "publish",
+            "require",
+            "add",
+            "upgrade",
+            "uninstall",
+            "restore",
+            "yank",
+        ],
+    ),
+    (&["go"], &["get", "install", "mod", "download"]),
+];
+/// Programs that manage packages of a whole system.
+const MANAGERS_OF_SYSTEMS: [&str; 20] = [
+    "apt", "apt-get", "brew", "dnf", "yum", "pacman", "apk", "zypper", "snap", "flatpak", "port", "nix-env",
+    "emerge", "choco", "winget", "scoop", "rpm", "dpkg", "rustup", "twine",
 ];

@@ -18,6 +18,11 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
         finding.unclear("the name of the program is easily taken for another");
         return finding;
     }
+    if RESERVED.contains(&program.as_str()) {
+        let mut finding = Finding::of(Risk::High);
+        finding.unclear("a word that some shells reserve stands for a program");
+        return finding;
+    }
     let name = plain_name(program);
     let mut finding = builtin(&name, args)
         .or_else(|| wrappers::judge(&name, args, scene))
@@ -61,7 +66,20 @@ fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
     if LOOKING.contains(&program) {
         finding.risk = Some(Risk::Low);
     }
+    if hides_harm(args, scene) {
+        finding.raise(Risk::Critical, "it may run a command of critical risk");
+    }
     finding
+}
+
+/// Tells whether the words of an unknown program hold a command that would be critical, since it may run its words.
+fn hides_harm(args: &[String], scene: &Scene<'_>) -> bool {
+    let Some(at) = args.iter().position(|arg| HARMFUL.contains(&plain_name(arg).as_str())) else {
+        return false;
+    };
+    let tail = judge(&args[at..], scene);
+    let touched = tail.touches.iter().map(|touch| touch.risk).max();
+    tail.risk.max(touched) == Some(Risk::Critical)
 }
 
 /// What the shell does by itself, or what does next to nothing.
@@ -70,7 +88,7 @@ fn builtin(name: &str, args: &[String]) -> Option<Finding> {
     match name {
         name if QUIET.contains(&name) => {
             // A name with a subscript is looked up by running it.
-            if matches!(name, "unset" | "read" | "test" | "[")
+            if matches!(name, "unset" | "read" | "test" | "[" | "wait" | "export" | "readonly")
                 && args.iter().any(|arg| arg == "-v" || arg.contains('['))
             {
                 finding.unclear("a subscript that bash would run");
@@ -132,6 +150,14 @@ const QUIET: [&str; 38] = [
     "arch", "expr", "getconf", "locale", "times", "export", "readonly", "unset", "read", "cal", "groups",
     "yes", "jobs", "uptime",
 ];
+/// Words that a shell takes for grammar, in some places.
+const RESERVED: [&str; 20] = [
+    "!", "{", "}", "[[", "]]", "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while",
+    "until", "for", "in", "function", "select",
+];
+/// Programs that are worth looking for behind one that is not known.
+const HARMFUL: [&str; 10] =
+    ["rm", "dd", "mkfs", "shutdown", "reboot", "push", "chmod", "chown", "shred", "git"];
 /// Other programs that only look.
 const LOOKING: [&str; 8] = ["ps", "top", "free", "ldd", "nm", "objdump", "readelf", "man"];
 const SYSTEM: [&str; 8] = [

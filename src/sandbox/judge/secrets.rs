@@ -57,8 +57,8 @@ fn of_writing_outside(path: &str) -> Risk {
     }
     let name = path.rsplit('/').next().unwrap_or_default();
     let scratch = SCRATCH.iter().any(|root| path.starts_with(root));
-    let root = |root: &&str| path == *root || path.starts_with(&format!("{root}/"));
-    let critical = (!scratch && CRITICAL_ROOTS.iter().any(|name| root(&name)))
+    let root = |root: &str| path == root || path.starts_with(&format!("{root}/"));
+    let critical = (!scratch && CRITICAL_ROOTS.iter().any(|name| root(name)))
         || SECRET_FOLDERS.iter().chain(&RUN_FOLDERS).any(|folder| has_folder(path, folder))
         || RUN_FILES.contains(&name);
     match () {

@@ -208,7 +208,8 @@ impl<'a> Walk<'a> {
         self.note(finding.traits);
         let before = self.parts.len();
         let mut outer = stand.outer.clone();
-        let spelled = Spelling { words: words.to_vec(), outer: self.forms(words, &outer) };
+        outer.extend(by_plain_name(words));
+        let spelled = Spelling { words: words.to_vec(), outer: outer.clone() };
         outer.push(words.to_vec());
         let Finding { risk, why, touches, inner, moves, .. } = finding;
         let own = Part { command: Some(spelled), risk: risk.unwrap_or(Risk::Medium), why, touches };
@@ -230,18 +231,6 @@ impl<'a> Walk<'a> {
             self.parts.push(own);
         }
         moves.iter().for_each(|folder| self.go(folder));
-    }
-
-    /// Returns the spellings that stand around a command, and that by the plain name of its program.
-    fn forms(&self, words: &[String], outer: &[Vec<String>]) -> Vec<Vec<String>> {
-        let mut forms = outer.to_vec();
-        if let Some((program, args)) = words.split_first() {
-            let plain = plain_name(program);
-            if plain != *program {
-                forms.push(std::iter::once(plain).chain(args.iter().cloned()).collect());
-            }
-        }
-        forms
     }
 
     fn go(&mut self, folder: &str) {
@@ -329,6 +318,13 @@ impl<'a> Walk<'a> {
         };
         spots.into_iter().map(touch).collect()
     }
+}
+
+/// Returns words with the plain name of their program, if that is not how they are written.
+fn by_plain_name(words: &[String]) -> Option<Vec<String>> {
+    let (program, args) = words.split_first()?;
+    let plain = plain_name(program);
+    (plain != *program).then(|| std::iter::once(plain).chain(args.iter().cloned()).collect())
 }
 
 fn is_open_value(word: &Word) -> bool {

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Inner, Input, Scene};
 use super::words::is_open;
-use crate::sandbox::shell::HOLE;
+use crate::sandbox::shell::{GLOB, HOLE};
 use crate::sandbox::tools::Risk;
 
 /// Judges a program that runs another, or is none.
@@ -18,11 +18,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
         "xargs" | "parallel" => each(name, args, &mut finding),
         "find" | "gfind" => find(args, scene, &mut finding),
         "fd" | "fdfind" => fd(args, scene, &mut finding),
-        "watch" | "entr" => {
-            finding.traits.is_transparent = true;
-            let words: Vec<String> = args.iter().skip_while(|arg| arg.starts_with('-')).cloned().collect();
-            text_of(&words, &mut finding);
-        }
+        "watch" | "entr" => watch(args, &mut finding),
         "eval" => {
             finding.traits.is_transparent = true;
             text_of(args, &mut finding);
@@ -30,7 +26,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
         "trap" => trap(args, &mut finding),
         name if SHELLS.contains(&name) => shell(args, scene, &mut finding),
         "." | "source" => sourced(args, scene, &mut finding),
-        name if INTERPRETERS.iter().any(|known| name == *known) => interpreter(args, scene, &mut finding),
+        name if INTERPRETERS.contains(&name) => interpreter(args, scene, &mut finding),
         _ => return None,
     }
     Some(finding)
@@ -50,7 +46,7 @@ fn before(name: &str, args: &[String], finding: &mut Finding) {
         "timeout" | "gtimeout" => {
             (&["-k", "-s", "--kill-after", "--signal"], &["--foreground", "--preserve-status", "-v"])
         }
-        "time" => (&["-f", "-o"], &["-p", "-v"]),
+        "time" => (&["-f"], &["-p", "-v"]),
         "setsid" => (&[], &["-w", "-f", "-c", "--wait", "--fork"]),
         "taskset" => (&[], &["-c"]),
         "command" => (&[], &["-p"]),
@@ -66,8 +62,8 @@ fn before(name: &str, args: &[String], finding: &mut Finding) {
             "--" => 1,
             arg if valued.contains(&arg) => 2,
             arg if flags.contains(&arg) => 1,
-            arg if arg.starts_with("--") && arg.contains('=') => 1,
-            _ if number || valued.iter().any(|option| attached(option)) => 1,
+            arg if name != "time" && arg.starts_with("--") && arg.contains('=') => 1,
+            _ if number || valued.iter().any(attached) => 1,
             _ => {
                 finding.unclear("an unknown option stands before a command");
                 return;
@@ -92,7 +88,7 @@ fn words_of(words: &[String], finding: &mut Finding) {
 
 fn text_of(words: &[String], finding: &mut Finding) {
     let text = words.join(" ");
-    if text.contains(|letter| letter == HOLE || letter == crate::sandbox::shell::GLOB) {
+    if text.contains([HOLE, GLOB]) {
         finding.traits.runs_text = true;
         finding.unclear("the text that runs as a command is known only then");
     } else {
@@ -161,35 +157,65 @@ fn rights(name: &str, args: &[String], finding: &mut Finding) {
     words_of(args.get(at..).unwrap_or_default(), finding);
 }
 
+/// A command that is run again and again.
+fn watch(args: &[String], finding: &mut Finding) {
+    finding.traits.is_transparent = true;
+    let mut at = 0;
+    while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
+        at += if matches!(arg.as_str(), "-n" | "--interval") { 2 } else { 1 };
+    }
+    text_of(args.get(at..).unwrap_or_default(), finding);
+}
+
 /// A command for each word of the input.
 fn each(name: &str, args: &[String], finding: &mut Finding) {
-    let valued =
-        ["-n", "-P", "-L", "-I", "-d", "-s", "-E", "-a", "-j", "--max-args", "--max-procs", "--delimiter"];
-    let flags = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-k", "--keep-order"];
-    let attached = ["-n", "-P", "-L", "-I", "-d", "-j"];
+    let valued = ["-n", "-P", "-L", "-d", "-s", "-E", "-a", "-j"];
+    let flags = [
+        "-0",
+        "-r",
+        "-t",
+        "-x",
+        "-0r",
+        "-r0",
+        "-k",
+        "--null",
+        "--no-run-if-empty",
+        "--verbose",
+        "--keep-order",
+    ];
+    let mut place = "{}".to_owned();
     let mut at = 0;
     while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
         at += match arg.as_str() {
+            "-I" => {
+                place = args.get(at + 1).cloned().unwrap_or_default();
+                2
+            }
             arg if valued.contains(&arg) => 2,
-            arg if flags.contains(&arg) || (arg.starts_with("--") && arg.contains('=')) => 1,
-            arg if attached.iter().any(|option| arg.starts_with(option)) => 1,
-            "-0r" | "-r0" => 1,
+            arg if flags.contains(&arg) => 1,
+            arg if arg.starts_with("-I") => {
+                place = arg[2..].to_owned();
+                1
+            }
+            arg if arg.len() > 2 && valued.contains(&&arg[..2]) => 1,
             _ => {
                 finding.unclear("an unknown option stands before a command");
                 return;
             }
         };
     }
+    if place.is_empty() || is_open(&place) {
+        return finding.unclear("what runs is known only when it runs");
+    }
     let mut words: Vec<String> = args.get(at..).unwrap_or_default().to_vec();
-    if words.is_empty() || name == "parallel" {
-        match (words.is_empty(), name) {
-            (true, "xargs") => words.push("echo".to_owned()),
-            (true, _) => return finding.unclear("it runs its input"),
-            (false, _) => {}
-        }
+    match (words.is_empty(), name) {
+        (false, _) => {}
+        (true, "xargs") => words.push("echo".to_owned()),
+        (true, _) => return finding.unclear("it runs its input"),
     }
     finding.traits.is_transparent = true;
-    let mut words: Vec<String> = words.into_iter().map(|word| word.replace("{}", "\0")).collect();
+    let mut words: Vec<String> =
+        words.into_iter().map(|word| word.replace(&place, &HOLE.to_string())).collect();
     words.push(HOLE.to_string());
     words_of(&words, finding);
 }
@@ -252,7 +278,7 @@ fn trap(args: &[String], finding: &mut Finding) {
 
 fn shell(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     let mut at = 0;
-    let mut text = false;
+    let (mut text, mut input) = (false, false);
     while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-') || arg.starts_with('+')) {
         let letters = arg.trim_start_matches(['-', '+']);
         at += 1;
@@ -261,11 +287,15 @@ fn shell(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
             "--norc" | "--noprofile" | "--posix" => {}
             _ if arg.starts_with("--") => return finding.unclear("a shell with an unknown option"),
             "-o" | "+o" => at += 1,
-            _ if letters.chars().all(|letter| "cexuflsvnh".contains(letter)) => text |= letters.contains('c'),
+            _ if letters.chars().all(|letter| "cexuflsvnho".contains(letter)) => {
+                text |= letters.contains('c');
+                input |= letters.contains('s');
+                at += usize::from(letters.contains('o'));
+            }
             _ => return finding.unclear("a shell with an unknown option"),
         }
     }
-    match (args.get(at), text) {
+    match (args.get(at).filter(|_| !input || text), text) {
         (Some(command), true) => {
             finding.traits.is_transparent = true;
             // What stands behind it is `$0`, `$1` and so on, which are marked as unknown in the text.

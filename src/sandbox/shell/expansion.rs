@@ -2,7 +2,7 @@
 
 use super::Unclear;
 use super::parse::{End, Parser, is_name};
-use super::tree::{HOLE, Word};
+use super::tree::{HOLE, List, Word};
 
 /// What an expansion stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +20,7 @@ impl Parser<'_> {
             Some('(') if self.next_is("$((") => self.arithmetic(word),
             Some('(') => {
                 self.at += 2;
-                let list = self.deeper(|parser| parser.list(End::Substitution))?;
-                self.at += 1;
-                word.scripts.push(list);
+                word.scripts.push(self.substitution()?);
                 word.text.push(HOLE);
                 Ok(())
             }
@@ -49,6 +47,19 @@ impl Parser<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Reads the commands of `$(…)`.
+    fn substitution(&mut self) -> Result<List, Unclear> {
+        let waiting = std::mem::take(&mut self.pending);
+        let begin = self.at;
+        let list = self.deeper(|parser| parser.list(End::Substitution))?;
+        if !waiting.is_empty() && self.chars[begin..self.at].contains(&'\n') {
+            return self.unclear("a here-document that begins inside or behind a substitution");
+        }
+        self.pending = waiting;
+        self.at += 1;
+        Ok(list)
     }
 
     /// Reads the name of a variable.

@@ -1,8 +1,6 @@
 //! Commands, lists and redirections.
 
-use super::tree::{
-    Assignment, Background, Block, Command, List, Pipeline, Redirect, Script, Simple, Way, When, Word,
-};
+use super::tree::{Assignment, Background, Block, Command, List, Pipeline, Script, Simple, When, Word};
 use super::{Limits, Unclear};
 
 /// Reads one text; a text inside a text has a reader of its own, which goes on with the same [`Shared`].
@@ -118,7 +116,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn skip_lines(&mut self) -> Result<(), Unclear> {
+    pub(super) fn skip_lines(&mut self) -> Result<(), Unclear> {
         self.skip_blanks();
         while self.peek() == Some('\n') {
             self.at += 1;
@@ -129,7 +127,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the reserved word that stands here.
-    fn reserved(&self) -> Option<&'static str> {
+    pub(super) fn reserved(&self) -> Option<&'static str> {
         let word: String = self.chars[self.at.min(self.chars.len())..]
             .iter()
             .take(8)
@@ -138,7 +136,7 @@ impl<'a> Parser<'a> {
         RESERVED.into_iter().find(|known| *known == word)
     }
 
-    fn expect_word(&mut self, word: &'static str) -> Result<(), Unclear> {
+    pub(super) fn expect_word(&mut self, word: &'static str) -> Result<(), Unclear> {
         if self.reserved() != Some(word) {
             return self.unclear("a compound command is not complete");
         }
@@ -223,7 +221,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn command(&mut self) -> Result<Command, Unclear> {
+    pub(super) fn command(&mut self) -> Result<Command, Unclear> {
         self.shared.commands += 1;
         if self.shared.commands > self.limits.commands {
             return self.unclear("there are too many commands to be read");
@@ -258,13 +256,18 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a list and the word after it.
-    fn until(&mut self, words: &'static [&'static str]) -> Result<List, Unclear> {
+    pub(super) fn until(&mut self, words: &'static [&'static str]) -> Result<List, Unclear> {
         let list = self.list(End::Words(words))?;
         self.at += self.reserved().map_or(0, str::len);
         Ok(list)
     }
 
-    fn compound(&mut self, block: Block, words: Vec<Word>, lists: Vec<List>) -> Result<Command, Unclear> {
+    pub(super) fn compound(
+        &mut self,
+        block: Block,
+        words: Vec<Word>,
+        lists: Vec<List>,
+    ) -> Result<Command, Unclear> {
         let mut redirects = Vec::new();
         self.skip_blanks();
         while let Some(redirect) = self.redirect()? {
@@ -272,96 +275,6 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
         }
         Ok(Command::Compound { block, words, lists, redirects })
-    }
-
-    fn conditional(&mut self) -> Result<Command, Unclear> {
-        let mut lists = Vec::new();
-        self.at += "if".len();
-        loop {
-            lists.push(self.until(&["then"])?);
-            lists.push(self.list(End::Words(&["elif", "else", "fi"]))?);
-            let word = self.reserved();
-            self.at += word.map_or(0, str::len);
-            if word == Some("else") {
-                lists.push(self.until(&["fi"])?);
-            }
-            if word != Some("elif") {
-                return self.compound(Block::If, Vec::new(), lists);
-            }
-        }
-    }
-
-    fn for_loop(&mut self) -> Result<Command, Unclear> {
-        self.at += "for".len();
-        self.skip_blanks();
-        let variable = self.word()?;
-        if variable.quoted || !is_name(&variable.text) {
-            return self.unclear("the variable of `for` is no name");
-        }
-        self.skip_lines()?;
-        let mut words = Vec::new();
-        if self.reserved() == Some("in") {
-            self.at += "in".len();
-            self.skip_blanks();
-            while self.peek().is_some_and(|letter| !is_meta(letter)) {
-                words.push(self.word()?);
-                self.skip_blanks();
-            }
-            if !matches!(self.peek(), Some(';' | '\n')) {
-                return self.unclear("the words of `for` do not end");
-            }
-        }
-        if self.peek() == Some(';') {
-            self.at += 1;
-        }
-        self.skip_lines()?;
-        self.expect_word("do")?;
-        let body = self.until(&["done"])?;
-        self.compound(Block::For { variable: variable.text }, words, vec![body])
-    }
-
-    fn case(&mut self) -> Result<Command, Unclear> {
-        self.at += "case".len();
-        self.skip_blanks();
-        let mut words = vec![self.word()?];
-        let mut lists = Vec::new();
-        self.skip_lines()?;
-        self.expect_word("in")?;
-        loop {
-            self.skip_lines()?;
-            if self.reserved() == Some("esac") {
-                self.at += "esac".len();
-                return self.compound(Block::Case, words, lists);
-            }
-            if self.peek() == Some('(') {
-                self.at += 1;
-            }
-            self.patterns(&mut words)?;
-            lists.push(self.list(End::Case)?);
-            if self.next_is(";;&") || self.next_is(";;;") {
-                return self.unclear("`;;&` is not known to every shell");
-            }
-            if self.next_is(";;") {
-                self.at += 2;
-            }
-        }
-    }
-
-    /// Reads the patterns of a case, and the parenthesis after them.
-    fn patterns(&mut self, words: &mut Vec<Word>) -> Result<(), Unclear> {
-        loop {
-            self.skip_blanks();
-            words.push(self.word()?);
-            self.skip_blanks();
-            match self.peek() {
-                Some('|') => self.at += 1,
-                Some(')') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                Some(_) | None => return self.unclear("a pattern of `case` does not end"),
-            }
-        }
     }
 
     fn simple(&mut self) -> Result<Command, Unclear> {
@@ -398,81 +311,7 @@ impl<'a> Parser<'a> {
         }
         Ok(Command::Simple(simple))
     }
-
-    fn function(&mut self, simple: Simple) -> Result<Command, Unclear> {
-        let name = match simple {
-            Simple { assignments, words, redirects } if assignments.is_empty() && redirects.is_empty() => {
-                match <[Word; 1]>::try_from(words) {
-                    Ok([name]) if !name.quoted && name.is_literal() => name.text,
-                    Ok(_) | Err(_) => return self.unclear("a parenthesis stands in the wrong place"),
-                }
-            }
-            Simple { .. } => return self.unclear("a parenthesis stands in the wrong place"),
-        };
-        self.at += 1;
-        self.skip_blanks();
-        if self.peek() != Some(')') {
-            return self.unclear("a parenthesis stands in the wrong place");
-        }
-        self.at += 1;
-        self.skip_lines()?;
-        let body = self.deeper(Self::command)?;
-        match body {
-            Command::Compound { .. } => Ok(Command::Function { name, body: Box::new(body) }),
-            Command::Simple(_) | Command::Function { .. } => {
-                self.unclear("the body of a function is no compound command")
-            }
-        }
-    }
-
-    /// Reads a redirection, if one begins here.
-    fn redirect(&mut self) -> Result<Option<Redirect>, Unclear> {
-        let digits = self.chars[self.at..].iter().take_while(|letter| letter.is_ascii_digit()).count();
-        let operator = self.chars.get(self.at + digits).is_some_and(|letter| matches!(letter, '<' | '>'));
-        if !operator {
-            return Ok(None);
-        }
-        if digits > 1 {
-            return self.unclear("a descriptor above 9 is read in two ways");
-        }
-        self.at += digits;
-        if ["<<<", "<(", ">("].iter().any(|text| self.next_is(text)) {
-            return self.unclear("a redirection that is not known to every shell");
-        }
-        let found = OPERATORS.iter().find(|(text, _)| self.next_is(text));
-        let Some((text, operator)) = found else { return self.unclear("an unknown redirection") };
-        self.at += text.len();
-        self.skip_blanks();
-        let way = match operator {
-            Operator::Document(tabs) => return self.document(*tabs).map(Some),
-            Operator::Way(way) => *way,
-        };
-        let target = self.word()?;
-        let number = target.text == "-" || target.text.bytes().all(|byte| byte.is_ascii_digit());
-        if way == Way::Descriptor && !number {
-            return self.unclear("`>&` with a file is not known to every shell");
-        }
-        Ok(Some(Redirect { way, target }))
-    }
 }
-
-enum Operator {
-    Way(Way),
-    Document(Tabs),
-}
-
-/// Every redirection; longer ones come before those they begin with.
-const OPERATORS: [(&str, Operator); 9] = [
-    ("<<-", Operator::Document(Tabs::Dropped)),
-    ("<<", Operator::Document(Tabs::Kept)),
-    ("<&", Operator::Way(Way::Descriptor)),
-    (">&", Operator::Way(Way::Descriptor)),
-    ("<>", Operator::Way(Way::Both)),
-    (">>", Operator::Way(Way::Write)),
-    (">|", Operator::Way(Way::Write)),
-    ("<", Operator::Way(Way::Read)),
-    (">", Operator::Way(Way::Write)),
-];
 
 fn assignment(mut word: Word, at: usize) -> Assignment {
     let value = word.text.split_off(at);

@@ -110,7 +110,12 @@ impl Parser<'_> {
     /// A tilde at the beginning: the user's home, or somebody else's.
     fn tilde(&mut self, word: &mut Word) {
         self.at += 1;
-        let ends = self.peek().is_none_or(|letter| letter == '/' || is_meta(letter));
+        let name = |letter: &char| letter.is_ascii_alphanumeric() || "._+-".contains(*letter);
+        let begin = self.at;
+        while self.peek().as_ref().is_some_and(name) {
+            self.at += 1;
+        }
+        let ends = self.at == begin && self.peek().is_none_or(|letter| letter == '/' || is_meta(letter));
         word.text.push(if ends { '~' } else { HOLE });
     }
 }
@@ -134,6 +139,8 @@ impl Marks {
         let at = word.text.len();
         match letter {
             '*' | '?' => word.text.push(GLOB),
+            // Behind empty quotes it is a letter, which must not be taken for the home.
+            '~' if at == 0 => word.text.push(HOLE),
             '[' => {
                 self.bracket = self.bracket.or(Some(at));
                 word.text.push(letter);
