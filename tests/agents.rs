@@ -14,6 +14,8 @@ mod faults;
 mod limits;
 #[path = "support/model/mod.rs"]
 mod model;
+#[path = "agents/own.rs"]
+mod own;
 #[path = "agents/restarts.rs"]
 mod restarts;
 #[path = "support/schemas.rs"]

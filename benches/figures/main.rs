@@ -17,6 +17,8 @@ mod pump;
 mod reading;
 mod replay;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod speaker;
 mod stored;
 mod table;
@@ -45,6 +47,8 @@ fn main() {
     table.group("neighbours", crowd::neighbours);
     table.group("crowd", crowd::many);
     table.group("runs", runs::measure);
+    #[cfg(target_os = "linux")]
+    table.group("sandbox", sandbox::measure);
     table.group("models", models::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);

@@ -150,7 +150,8 @@ impl Local {
                 Err(obstacle) => obstacles.push(format!("{}: {obstacle}", way.word())),
             }
         }
-        let why = if obstacles.is_empty() { "nothing confines here".to_owned() } else { obstacles.join("; ") };
+        let why =
+            if obstacles.is_empty() { "nothing confines here".to_owned() } else { obstacles.join("; ") };
         let layers = Layers { strength: Strength::Missing, names: self.holding(), why: Some(why) };
         Found { way: None, layers }
     }

@@ -301,7 +301,10 @@ mod tests {
     #[test]
     fn what_no_process_can_take_is_refused() {
         assert!(matches!(order(&step("a\0b"), None, None, None), Err(StepError::Unusable { .. })));
-        assert!(matches!(order(&step(&"x".repeat(ORDER_MAX)), None, None, None), Err(StepError::Unusable { .. })));
+        assert!(matches!(
+            order(&step(&"x".repeat(ORDER_MAX)), None, None, None),
+            Err(StepError::Unusable { .. })
+        ));
         for name in ["", "A=B", "A\0"] {
             let mut step = step("true");
             step.env = vec![(name.into(), "v".into())];

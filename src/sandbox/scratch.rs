@@ -54,9 +54,10 @@ impl Drop for Scratch {
 pub fn sweep(root: &Path) {
     let own = format!("{PREFIX}{}-", std::process::id());
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let left = entry.file_name().to_str().is_some_and(|name| {
-            name.starts_with(PREFIX) && !name.starts_with(&own)
-        });
+        let left = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(PREFIX) && !name.starts_with(&own));
         if left {
             // What cannot be removed is tried again by the next daemon.
             let _tried = fs::remove_dir_all(entry.path());

@@ -39,9 +39,16 @@ pub(crate) fn make(name: &str) {
             escaped(TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_ok(), name);
         }
         "send_port" => {
-            let sent = UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"escaped", format!("127.0.0.1:{}", words[0]));
+            let sent = UdpSocket::bind("127.0.0.1:0")
+                .unwrap()
+                .send_to(b"escaped", format!("127.0.0.1:{}", words[0]));
             // It says that it was sent also where nobody is; the listener knows.
             println!("{sent:?}");
+        }
+        "own_loopback" => {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let heard = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
+            println!("{}", if heard { "heard oneself" } else { "silence" });
         }
         "socket_vsock" => escaped(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
         "socket_packet" => escaped(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),
@@ -146,7 +153,10 @@ fn machine_calls() {
     ] {
         escaped(failure(number, words) != libc::EPERM, name);
     }
-    escaped(call(libc::SYS_clone3, [0, 0, 0, 0, 0]) >= 0 || nix::errno::Errno::last_raw() != libc::ENOSYS, "clone3");
+    escaped(
+        call(libc::SYS_clone3, [0, 0, 0, 0, 0]) >= 0 || nix::errno::Errno::last_raw() != libc::ENOSYS,
+        "clone3",
+    );
 }
 
 /// Children in namespaces of their own, one kind after another.
@@ -178,7 +188,9 @@ fn other_kinds() {
     if child == 0 {
         let mut answer: i64 = 20;
         // SAFETY: it asks for the own id, by the old way.
-        unsafe { std::arch::asm!("int 0x80", inout("rax") answer, out("r8") _, out("r9") _, out("r10") _, out("r11") _) };
+        unsafe {
+            std::arch::asm!("int 0x80", inout("rax") answer, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
+        };
         // SAFETY: the child ends at once.
         unsafe { libc::_exit(if answer > 0 { 77 } else { 0 }) };
     }

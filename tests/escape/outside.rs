@@ -85,7 +85,8 @@ impl Victim {
     /// What was done to it.
     pub(crate) fn harmed(&self) -> Option<String> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("gone").trim();
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("gone").trim();
         let (state, tracer) = (field("State:"), field("TracerPid:"));
         let well = state.starts_with(['S', 'R', 'D']) && tracer == "0";
         (!well).then(|| format!("the victim is {state}, traced by {tracer}"))
@@ -128,7 +129,9 @@ pub(crate) fn difference(
 ) -> Option<String> {
     let changed = before.iter().find(|(path, look)| after.get(*path) != Some(look)).map(|(path, _)| path);
     let new = after.keys().find(|path| !before.contains_key(*path));
-    changed.or(new).map(|path| format!("{} was {:?} and is {:?}", path.display(), before.get(path), after.get(path)))
+    changed
+        .or(new)
+        .map(|path| format!("{} was {:?} and is {:?}", path.display(), before.get(path), after.get(path)))
 }
 
 /// Settings of the machine, and names in its own directories that carry the mark.
@@ -152,7 +155,8 @@ pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("MARK={mark}");
     let carries = |pid: &u32| {
         let mut environment = Vec::new();
-        let read = fs::File::open(format!("/proc/{pid}/environ")).map(|file| file.take(1 << 20).read_to_end(&mut environment));
+        let read = fs::File::open(format!("/proc/{pid}/environ"))
+            .map(|file| file.take(1 << 20).read_to_end(&mut environment));
         read.is_ok() && environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     let entries = fs::read_dir("/proc").unwrap();

@@ -76,7 +76,8 @@ impl Stage {
         let listeners = Listeners::start(&at("home"), &at("work"), &mark);
         let victim = Victim::start(&at("outside"));
         let leaks = [leak(&at("home/.netrc")), leak(&at("outside"))];
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         Self { base, mark, runtime, listeners, victim, _leaks: leaks }
     }
 
@@ -150,7 +151,9 @@ impl Stage {
         let (work, fresh) = (self.at("work"), self.at("fresh"));
         let mut looks = looks(self.base.path(), &[&work, &fresh, &self.at("scratch")]);
         for place in [work, fresh] {
-            looks.extend([place.join(".git"), place.join(".push")].iter().flat_map(|path| outside::looks(path, &[])));
+            looks.extend(
+                [place.join(".git"), place.join(".push")].iter().flat_map(|path| outside::looks(path, &[])),
+            );
         }
         let push = fs::metadata(env!("CARGO_BIN_EXE_push")).unwrap();
         let mut machine = machine(&self.mark);
@@ -160,22 +163,42 @@ impl Stage {
     }
 
     fn run(&self, way: Option<Way>, attempt: &Attempt) -> (Result<StepEnd, StepError>, String) {
-        let workspace = self.workspace(attempt.at);
-        tidy(&workspace);
+        tidy(&self.workspace(attempt.at));
         let script = format!("{PRELUDE}\n(\n{}\n)\necho TRIED", attempt.script);
-        let step = Step {
-            command: script,
-            cwd: workspace,
+        let tree = match way {
+            None => RunTree::on(self.local(), Terms::User),
+            Some(way) => self.room(way, self.confinement(attempt.at)),
+        };
+        let (end, said) = self.command(&tree, self.step(attempt.at, &script));
+        if way.is_none() {
+            // What lives on is what the attempt was for; it is counted before everything is ended.
+            let left = marked(&self.mark).len();
+            self.wait(tree.stop(Duration::from_secs(20))).unwrap();
+            if left > 0 {
+                return (end, format!("{said} ESCAPED: {left} processes live on"));
+            }
+        }
+        (end, said)
+    }
+
+    /// A room with walls of one kind.
+    pub(crate) fn room(&self, way: Way, confinement: Confinement) -> RunTree {
+        RunTree::on(self.local().with_way(way), Terms::Model(Box::new(confinement)))
+    }
+
+    pub(crate) fn step(&self, at: Where, command: &str) -> Step {
+        Step {
+            command: command.to_owned(),
+            cwd: self.workspace(at),
             env: self.environment(),
             time_limit: Duration::from_secs(60),
             leave: Leave::default(),
-        };
-        let (local, terms) = match way {
-            None => (self.local(), Terms::User),
-            Some(way) => (self.local().with_way(way), Terms::Model(Box::new(self.confinement(attempt.at)))),
-        };
-        self.runtime.block_on(async {
-            let tree = RunTree::on(local, terms);
+        }
+    }
+
+    /// Runs a command and returns how it ended and everything it said.
+    pub(crate) fn command(&self, tree: &RunTree, step: Step) -> (Result<StepEnd, StepError>, String) {
+        self.wait(async {
             let (out, mut heard) = mpsc::channel::<Chunk>(16);
             let listen = async {
                 let mut said = Vec::new();
@@ -184,17 +207,21 @@ impl Stage {
                 }
                 String::from_utf8_lossy(&said).into_owned()
             };
-            let ended = tokio::join!(tree.run(step, out), listen);
-            if way.is_none() {
-                // What lives on is what the attempt was for; it is counted before everything is ended.
-                let left = marked(&self.mark).len();
-                tree.stop(Duration::from_secs(20)).await.unwrap();
-                if left > 0 {
-                    return (ended.0, format!("{} ESCAPED: {left} processes live on", ended.1));
-                }
-            }
-            ended
+            tokio::join!(tree.run(step, out), listen)
         })
+    }
+
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// The processes of this stage's commands.
+    pub(crate) fn marked(&self) -> Vec<u32> {
+        marked(&self.mark)
+    }
+
+    pub(crate) fn reached(&self) -> Option<&'static str> {
+        self.listeners.reached()
     }
 
     fn environment(&self) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
@@ -234,7 +261,11 @@ fn tidy(workspace: &Path) {
         if [".git", ".push", "dev.sock", "log.sock"].contains(&name) {
             continue;
         }
-        let _removed = if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let _removed = if path.is_dir() && !path.is_symlink() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
     }
 }
 
@@ -251,7 +282,8 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
     if !geteuid().is_root() {
         return skip("only root can be root: attempts are made as an ordinary user alone");
     }
-    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let base =
+        tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let other = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -267,7 +299,8 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
         }
         other => {
             let other = other.unwrap();
-            let said = String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
+            let said =
+                String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
             assert!(other.status.success(), "as an ordinary user:\n{said}");
             assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
         }

@@ -154,7 +154,8 @@ async fn a_daemon_to_be_killed() {
     let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path()];
     let command =
         "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
-    let step = Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG, leave: Leave::default() };
+    let step =
+        Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG, leave: Leave::default() };
     let (out, _heard) = mpsc::channel(4);
     let _never = RunTree::new(local).run(step, out).await;
 }

@@ -208,8 +208,14 @@ fn the_walls_around_commands_are_configured() {
     let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
                 writable = ['~/.cargo']\nmemory_mb = 512\nprocesses = 64\n";
     let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
-    assert_eq!((sandbox.provider.word(), sandbox.network, sandbox.unix_sockets), ("none", Switch::On, Switch::On));
-    assert_eq!((sandbox.hide, sandbox.writable), (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()]));
+    assert_eq!(
+        (sandbox.provider.word(), sandbox.network, sandbox.unix_sockets),
+        ("none", Switch::On, Switch::On)
+    );
+    assert_eq!(
+        (sandbox.hide, sandbox.writable),
+        (vec!["~/.kube".into(), "/srv/x".into()], vec!["~/.cargo".into()])
+    );
     assert_eq!((sandbox.memory, sandbox.processes), (Some(512 << 20), Some(64)));
     for (line, word) in [
         ("provider = 'docker'", "one of \"local\", \"none\""),

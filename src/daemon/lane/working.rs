@@ -20,9 +20,9 @@ use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
 use crate::provider::{Gone, Mint, Reported, Reports, playbook};
-use crate::sandbox::{Room, SandboxProvider, Terms};
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
+use crate::sandbox::{Room, SandboxProvider, Terms};
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
 

@@ -9,12 +9,8 @@ use super::Walls;
 use super::plan::Mount;
 
 /// Where the program is looked for: never along a `PATH`, which a project may have changed.
-pub const PROGRAMS: [&str; 4] = [
-    "/usr/bin/bwrap",
-    "/bin/bwrap",
-    "/usr/local/bin/bwrap",
-    "/run/current-system/sw/bin/bwrap",
-];
+pub const PROGRAMS: [&str; 4] =
+    ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 /// How many bytes processes may share in memory by files.
 pub(crate) const SHARED_MEMORY: u64 = 1024 * 1024 * 1024;
@@ -103,7 +99,10 @@ mod tests {
         let said = said(false, &plan);
         let (base, mounts) = said.split_once(" --remount-ro /proc ").unwrap();
         assert!(base.contains("--unshare-user --unshare-pid") && base.contains("--cap-drop ALL"), "{base}");
-        assert!(base.contains("--unshare-net --ro-bind / / --dev /dev ") && base.ends_with(" --proc /proc"), "{base}");
+        assert!(
+            base.contains("--unshare-net --ro-bind / / --dev /dev ") && base.ends_with(" --proc /proc"),
+            "{base}"
+        );
         assert_eq!(
             mounts,
             "--tmpfs /run --symlink /nix /run/current-system --ro-bind /run/r.conf /run/r.conf --bind /t /tmp \

@@ -184,9 +184,11 @@ mod tests {
 
     #[test]
     fn a_workspace_is_writable_and_its_protected_parts_are_not() {
-        let files = Files::new(&["/run/", "/tmp/", "/w/.git/", "/w/.push/", "/home/ann/.ssh/", "/home/ann/.netrc"]);
+        let files =
+            Files::new(&["/run/", "/tmp/", "/w/.git/", "/w/.push/", "/home/ann/.ssh/", "/home/ann/.netrc"]);
         let mut confinement = Confinement::of("/w".into());
-        confinement.hidden = vec!["/home/ann/.ssh".into(), "/home/ann/.netrc".into(), "/home/ann/.aws".into()];
+        confinement.hidden =
+            vec!["/home/ann/.ssh".into(), "/home/ann/.netrc".into(), "/home/ann/.aws".into()];
         let mounts = plan(&walls(&confinement), &files).unwrap();
         assert_eq!(
             mounts,
@@ -227,7 +229,11 @@ mod tests {
         let mounts = plan(&walls(&confinement), &files).unwrap();
         assert_eq!(
             mounts,
-            [writable("/t/files", "/tmp"), writable("/tmp/a", "/tmp/a"), Mount::Empty("/tmp/a/secret".into())]
+            [
+                writable("/t/files", "/tmp"),
+                writable("/tmp/a", "/tmp/a"),
+                Mount::Empty("/tmp/a/secret".into())
+            ]
         );
     }
 

@@ -302,7 +302,9 @@ impl Ground {
     /// Refuses words that name something protected.
     fn unprotected(&self, seen: &Path, path: &Path) -> Result<(), GroundError> {
         match self.reach {
-            Reach::Workspace if names_protected(seen) => Err(GroundError::Protected { path: path.to_owned() }),
+            Reach::Workspace if names_protected(seen) => {
+                Err(GroundError::Protected { path: path.to_owned() })
+            }
             Reach::Workspace | Reach::Anywhere => Ok(()),
         }
     }
@@ -382,8 +384,7 @@ fn names_protected(path: &Path) -> bool {
 
 fn is_protected(name: &str) -> bool {
     // Letters that are not seen, and dots and spaces at the end, are left out by some.
-    let unseen =
-        |letter: char| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let unseen = |letter: char| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let plain: String = name.chars().filter(|letter| !unseen(*letter)).collect();
     let plain = plain.trim_end_matches(['.', ' ']).split(':').next().unwrap_or_default().to_ascii_lowercase();
     PROTECTED.contains(&plain.as_str()) || plain == "git~1" || plain == "push~1"

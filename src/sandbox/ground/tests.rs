@@ -238,7 +238,9 @@ fn no_link_leads_to_what_is_protected() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join(".git/hooks")).unwrap();
     fs::write(dir.path().join(".git/config"), "old").unwrap();
-    for (link, target) in [("dir", ".git"), ("hooks", ".git/hooks"), ("file", ".git/config"), ("new", ".git/new")] {
+    for (link, target) in
+        [("dir", ".git"), ("hooks", ".git/hooks"), ("file", ".git/config"), ("new", ".git/new")]
+    {
         std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
     }
     fs::hard_link(dir.path().join(".git/config"), dir.path().join("hard")).unwrap();

@@ -27,7 +27,11 @@ pub(super) const INSIDE: &str = "inside";
 
 /// Is a keeper, from its order to its end; to be called before anything else is set up.
 pub fn main() -> ExitCode {
-    if std::env::args_os().nth(2).is_some_and(|argument| argument == INSIDE) { os::inside() } else { os::main() }
+    if std::env::args_os().nth(2).is_some_and(|argument| argument == INSIDE) {
+        os::inside()
+    } else {
+        os::main()
+    }
 }
 
 /// Names what holds a step's processes together on this machine.

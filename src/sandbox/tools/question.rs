@@ -67,7 +67,8 @@ async fn parts(request: &Request, bench: &Bench) -> Result<Parts, Fault> {
             let cwd = args.cwd.as_deref().unwrap_or(".");
             let mut details =
                 json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
-            for (name, wanted) in [("network", request.wants_network()), ("outside", request.wants_outside())] {
+            for (name, wanted) in [("network", request.wants_network()), ("outside", request.wants_outside())]
+            {
                 if wanted {
                     details[name] = json!(true);
                 }

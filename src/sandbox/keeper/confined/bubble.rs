@@ -17,9 +17,9 @@ use nix::unistd::{ForkResult, geteuid};
 use super::super::{Room, fork_into};
 use super::init::{PROGRAM, TELL};
 use super::{rights, say, system};
+use crate::sandbox::confine::Walls;
 use crate::sandbox::confine::bubblewrap::{PROGRAMS, arguments};
 use crate::sandbox::confine::plan::Mount;
-use crate::sandbox::confine::Walls;
 use crate::sandbox::keeper::{ARGUMENT, INSIDE};
 use crate::sandbox::message::{Obstacle, Part, Report, Standing};
 
@@ -48,7 +48,12 @@ pub(super) fn become_it(body: &[u8], walls: &Walls, plan: &[Mount], tell: &Owned
     Obstacle { part: Part::Bubblewrap, errno: errno as i32 }
 }
 
-fn execute(body: &[u8], walls: &Walls, plan: &[Mount], tell: &OwnedFd) -> nix::Result<std::convert::Infallible> {
+fn execute(
+    body: &[u8],
+    walls: &Walls,
+    plan: &[Mount],
+    tell: &OwnedFd,
+) -> nix::Result<std::convert::Infallible> {
     let bubblewrap = PROGRAMS.iter().find(|path| Path::new(path).exists()).ok_or(Errno::ENOENT)?;
     let program = File::open("/proc/self/exe").map_err(errno)?;
     let order = order(body)?;

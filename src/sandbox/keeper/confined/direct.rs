@@ -16,8 +16,8 @@ use nix::unistd::{ForkResult, Gid, Uid, getegid, geteuid};
 use super::super::{Room, fork_into};
 use super::system::{self, NO_DEVICES, NO_SUID, READ_ONLY};
 use super::{rights, say};
-use crate::sandbox::confine::bubblewrap::SHARED_MEMORY;
 use crate::sandbox::confine::Walls;
+use crate::sandbox::confine::bubblewrap::SHARED_MEMORY;
 use crate::sandbox::confine::plan::Mount;
 use crate::sandbox::message::{Obstacle, Part, Report, Standing};
 

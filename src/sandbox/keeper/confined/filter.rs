@@ -35,11 +35,7 @@ fn hidden(arch: TargetArch) -> Made {
     program(arch, [(libc::SYS_clone3, Vec::new())].into(), Errno::ENOSYS)
 }
 
-fn program(
-    arch: TargetArch,
-    rules: std::collections::BTreeMap<i64, Vec<SeccompRule>>,
-    errno: Errno,
-) -> Made {
+fn program(arch: TargetArch, rules: std::collections::BTreeMap<i64, Vec<SeccompRule>>, errno: Errno) -> Made {
     let errno = SeccompAction::Errno(errno as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno.clone(), arch)?;
     let filter: BpfProgram = filter.try_into()?;

@@ -84,7 +84,9 @@ fn until_over(shell: Pid, null: &File) -> Report {
     loop {
         match waitpid(None, None) {
             Ok(WaitStatus::Exited(pid, code)) if pid == shell => return Report::Exited(code),
-            Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell => return Report::Signaled(number as i32),
+            Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell => {
+                return Report::Signaled(number as i32);
+            }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Report::NoShell(errno as i32),
         }

@@ -49,9 +49,13 @@ pub(in super::super) fn start_inside(
     walls: &Walls,
     room: Option<&Room>,
 ) -> Result<(Pid, Inside), Report> {
+    let plan = || plan::plan(walls, &disk::Disk).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno));
+    // Nothing is made where nothing can be confined; what is made then belongs to the plan.
+    plan()?;
     let guards = Guards::take(walls).map_err(|errno| obstacle(Part::Guard, errno))?;
-    let plan = plan::plan(walls, &disk::Disk).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno))?;
-    let (word, tell) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| obstacle(Part::Namespaces, errno))?;
+    let plan = plan()?;
+    let (word, tell) =
+        nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| obstacle(Part::Namespaces, errno))?;
     let oneself = Oneself::now();
     let born = match walls.way {
         Way::Bubblewrap => bubble::fork(room),
@@ -100,7 +104,8 @@ impl Inside {
         for record in said.as_chunks::<REPORT_LEN>().0 {
             match Report::decode(*record) {
                 Some(Report::Walled(more)) => standing = Some(more.with(standing.unwrap_or_default())),
-                Some(other) => end = Some(other),
+                // A shell that never was has an exit code too; what went before it counts.
+                Some(other) => end = end.or(Some(other)),
                 None => {}
             }
         }

@@ -40,10 +40,7 @@ pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Ob
 /// Lays down the rules for files; whether the kernel keeps any.
 fn files(walls: &Walls) -> Result<bool, RulesetError> {
     let everything = AccessFs::from_all(NEWEST);
-    let mut rules = Ruleset::default()
-        .handle_access(everything)?
-        .scope(Scope::from_all(NEWEST))?
-        .create()?;
+    let mut rules = Ruleset::default().handle_access(everything)?.scope(Scope::from_all(NEWEST))?.create()?;
     let read = AccessFs::from_read(NEWEST);
     match walls.way {
         Way::Bubblewrap | Way::Namespaces => rules = allow(rules, Path::new("/"), read)?,
@@ -77,7 +74,11 @@ fn places(walls: &Walls) -> Vec<PathBuf> {
 }
 
 /// Allows something at a path and below it; what is not there needs no rule.
-fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
     let Ok(there) = PathFd::new(path) else { return Ok(rules) };
     // What only a directory can have is not asked for where there is none.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };

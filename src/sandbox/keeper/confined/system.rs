@@ -119,9 +119,8 @@ pub(super) fn no_capabilities() -> nix::Result<()> {
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 pub(super) fn loopback_up() -> nix::Result<()> {
     // SAFETY: numbers are passed.
-    let socket = Errno::result(unsafe {
-        libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
-    })?;
+    let socket =
+        Errno::result(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the descriptor is new and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: all zeroes is a valid value of this structure.
