@@ -109,9 +109,11 @@ impl Inside {
                 None => {}
             }
         }
-        let lost = match outside {
-            Report::Signaled(_) => outside,
-            _ => Report::NoWalls(Obstacle { part: Part::Bubblewrap, errno: 0 }),
+        // Whoever was killed could not say anything; bubblewrap says to the user what it cannot do.
+        let lost = if matches!(outside, Report::Signaled(_)) {
+            outside
+        } else {
+            Report::NoWalls(Obstacle { part: Part::Bubblewrap, errno: 0 })
         };
         (standing, end.unwrap_or(lost))
     }
