@@ -27,7 +27,7 @@ pub(crate) fn measure(table: &mut Table) {
         }
         let terms = Terms::Model(Box::new(Confinement::of(workspace.clone())));
         let confined = runtime.block_on(times(&RunTree::on(local, terms), &workspace));
-        table.beside(&format!("a command behind {}", way.word()), "ms", confined, ("without walls", bare));
+        table.beside(format!("a command behind {}", way.word()), "ms", confined, ("without walls", bare));
     }
 }
 
