@@ -18,6 +18,8 @@ mod hostile;
 mod limits;
 #[path = "support/model/mod.rs"]
 mod model;
+#[path = "agents/own.rs"]
+mod own;
 #[path = "agents/restarts.rs"]
 mod restarts;
 #[path = "support/schemas.rs"]

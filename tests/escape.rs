@@ -11,6 +11,8 @@
 mod attempts;
 #[path = "escape/calls.rs"]
 mod calls;
+#[path = "escape/inside.rs"]
+mod inside;
 #[path = "escape/outside.rs"]
 mod outside;
 #[path = "support/skip.rs"]

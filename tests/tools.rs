@@ -2,6 +2,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
+#[path = "support/skip.rs"]
+mod skip;
 #[path = "tools/stage.rs"]
 mod stage;
 
@@ -344,4 +346,58 @@ fn every_tool_is_documented_with_arguments_that_it_takes() {
 
 fn kind(outcome: &Outcome) -> Option<FaultKind> {
     outcome.fault.as_ref().map(|fault| fault.kind)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn git_works_behind_walls_and_changes_the_repository_only_to_commit() {
+    let Some(stage) = Stage::confined().await else { return };
+    fs::write(stage.path("tracked"), "second\n").unwrap();
+    let status = stage.json("sandbox_git_status", json!({})).await;
+    assert_eq!(status["unstaged"][0]["path"], "tracked");
+    let outcome = stage.run("sandbox_git_diff", json!({})).await;
+    assert!(outcome.text.contains("+second"), "{outcome:?}");
+    let done = stage.json("sandbox_git_commit", json!({ "message": "behind walls", "all": true })).await;
+    assert_eq!((&done["branch"], &done["filesChanged"]), (&json!("main"), &json!(1)));
+    assert!(stage.git(&["log", "-1", "--format=%s"]).starts_with("behind walls"));
+    // A program that the repository brings along runs behind walls too, and reaches nothing.
+    let filter =
+        format!("echo ran > {0}; echo ran > .git/hooks/ran; cat", stage.path("../home/escaped").display());
+    stage.git(&["config", "filter.evil.clean", &filter]);
+    fs::write(stage.path(".gitattributes"), "* filter=evil\n").unwrap();
+    fs::write(stage.path("tracked"), "third\n").unwrap();
+    let status = stage.json("sandbox_git_status", json!({})).await;
+    assert_eq!(status["unstaged"][0]["path"], "tracked");
+    assert!(!stage.path("../home/escaped").exists() && !stage.path(".git/hooks/ran").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_commit_behind_walls_reaches_a_repository_that_lies_elsewhere() {
+    let Some(mut stage) = Stage::confined().await else { return };
+    stage.git(&["worktree", "add", "-q", "../other", "-b", "side"]);
+    fs::create_dir(stage.path("sub")).unwrap();
+    for (folder, branch) in [("../other", "side"), ("sub", "main")] {
+        stage.enter(folder);
+        stage.confine().await;
+        let wrote = stage.run("sandbox_write_file", json!({ "path": "new", "content": "x" })).await;
+        assert_eq!(wrote.fault, None);
+        let done = stage.json("sandbox_git_commit", json!({ "message": "elsewhere", "all": true })).await;
+        assert_eq!((&done["branch"], &done["filesChanged"]), (&json!(branch), &json!(1)), "{folder}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_behind_walls_says_what_it_may_not_and_goes_outside_where_that_was_allowed() {
+    let Some(stage) = Stage::confined().await else { return };
+    let out = stage.path("../home/file");
+    let command = format!("echo x > {}", out.display());
+    let (outcome, printed) = stage.exec(json!({ "command": command })).await;
+    assert_eq!(kind(&outcome), Some(FaultKind::ExitCode), "{printed}");
+    assert!(printed.contains("Read-only file system") && !out.exists(), "{printed}");
+    let (outcome, printed) = stage.exec(json!({ "command": command, "outside": true })).await;
+    assert_eq!((outcome.fault, out.exists()), (None, true), "{printed}");
+    let (outcome, _) = stage.exec(json!({ "command": "sleep 1000 & echo left" })).await;
+    assert_eq!(outcome.exit_code, Some(0));
 }

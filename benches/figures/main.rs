@@ -19,6 +19,8 @@ mod reading;
 mod relay;
 mod replay;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod speaker;
 mod stored;
 mod table;
@@ -47,6 +49,8 @@ fn main() {
     table.group("neighbours", crowd::neighbours);
     table.group("crowd", crowd::many);
     table.group("runs", runs::measure);
+    #[cfg(target_os = "linux")]
+    table.group("sandbox", sandbox::measure);
     table.group("models", models::measure);
     table.group("cancel", cancel::measure);
     table.group("start", idle::start);

@@ -34,7 +34,6 @@ pub(super) struct Order {
     pub(super) env: Vec<CString>,
 }
 
-#[cfg_attr(windows, expect(dead_code, reason = "no keeper reads orders where steps are refused"))]
 impl Order {
     /// Reads the part of an order that follows its length.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
@@ -116,7 +115,6 @@ pub(super) enum Report {
 
 impl Report {
     /// The report as bytes.
-    #[cfg_attr(windows, expect(dead_code, reason = "no keeper reports where steps are refused"))]
     pub(super) fn encode(self) -> [u8; REPORT_LEN] {
         let (tag, number) = match self {
             Self::Started(pid) => (b'S', pid),
@@ -162,7 +160,6 @@ pub(super) struct Standing {
 
 impl Standing {
     /// Returns the layers of both.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no walls elsewhere"))]
     pub(super) const fn with(self, other: Self) -> Self {
         Self {
             landlock: self.landlock || other.landlock,

@@ -11,12 +11,14 @@
 //!
 //! [`SandboxProvider`] is the seam: [`Local`] runs steps here, [`Unconfined`] the same without walls.
 
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has walls"))]
 pub mod confine;
 pub mod ground;
 pub mod judge;
 pub mod keeper;
 mod lineage;
 mod local;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has walls to report"))]
 mod message;
 pub mod output;
 mod provider;

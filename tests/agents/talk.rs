@@ -86,7 +86,7 @@ fn a_queued_message_begins_when_the_run_is_over_and_knows_what_was_said() {
 fn a_key_that_only_the_shell_of_the_client_has_is_used_and_never_kept() {
     let bench = Bench::new();
     bench.server.script([
-        wants("Look.", "sandbox_exec", json!({"command": "echo my key is $OPENAI_API_KEY"})),
+        wants("Look.", "sandbox_exec", json!({"command": "echo my key is $OPENAI_API_KEY", "outside": true})),
         Reply::says(&format!("Your key is {KEY}.")),
     ]);
     let (mut client, session) = bench.begin("what is my key?");

@@ -146,20 +146,29 @@ fn a_denied_commit_ends_the_run_as_denied() {
 #[test]
 fn a_cancelled_run_leaves_no_process_and_no_connection() {
     let bench = Bench::new();
-    let command = "echo $$ > pid; sleep 1000 & echo begun; wait";
+    // Its number is another inside, so it is found by its words.
+    let words = format!("sleep\0{}.5\0", std::process::id());
+    let command = format!("sleep {}.5 & echo begun; wait", std::process::id());
     bench.server.script([wants("Sleep.", "sandbox_exec", json!({"command": command}))]);
     let (mut client, session) = bench.begin("sleep");
     let asked = client.event_of("approval_required");
     client.decide(&asked, "approve");
     client.event_of("tool_output");
-    let pid = bench.file("pid").trim().to_owned();
+    wait_until("it sleeps", || is_running(&words));
     client.get("cancel_run", json!({"sessionId": session}));
     let events = client.events_until("run_complete");
     let over = &events.last().unwrap()["payload"];
     assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("cancelled"), &json!(2)));
     let cut = events.iter().find(|event| event["type"] == "tool_result").expect("what was cut is reported");
     assert_eq!(cut["payload"]["status"], "cut");
-    wait_until("nothing is left", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
+    wait_until("nothing is left", || !is_running(&words));
+}
+
+/// Tells whether a process was started with these words.
+fn is_running(words: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("the processes").flatten();
+    let mut started = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    started.any(|started| started == words.as_bytes())
 }
 
 #[test]

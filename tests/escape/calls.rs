@@ -45,6 +45,11 @@ pub(crate) fn make(name: &str) {
             // It says that it was sent also where nobody is; the listener knows.
             println!("{sent:?}");
         }
+        "own_loopback" => {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let heard = TcpStream::connect(listener.local_addr().unwrap()).is_ok();
+            println!("{}", if heard { "heard oneself" } else { "silence" });
+        }
         "socket_vsock" => escaped(call(libc::SYS_socket, [40, 1, 0, 0, 0]) >= 0, name),
         "socket_packet" => escaped(call(libc::SYS_socket, [17, 3, 0x300, 0, 0]) >= 0, name),
         "memory_shell" => memory_shell(),

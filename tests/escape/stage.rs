@@ -163,22 +163,42 @@ impl Stage {
     }
 
     fn run(&self, way: Option<Way>, attempt: &Attempt) -> (Result<StepEnd, StepError>, String) {
-        let workspace = self.workspace(attempt.at);
-        tidy(&workspace);
+        tidy(&self.workspace(attempt.at));
         let script = format!("{PRELUDE}\n(\n{}\n)\necho TRIED", attempt.script);
-        let step = Step {
-            command: script,
-            cwd: workspace,
+        let tree = match way {
+            None => RunTree::on(self.local(), Terms::User),
+            Some(way) => self.room(way, self.confinement(attempt.at)),
+        };
+        let (end, said) = self.command(&tree, self.step(attempt.at, &script));
+        if way.is_none() {
+            // What lives on is what the attempt was for; it is counted before everything is ended.
+            let left = marked(&self.mark).len();
+            self.wait(tree.stop(Duration::from_secs(20))).unwrap();
+            if left > 0 {
+                return (end, format!("{said} ESCAPED: {left} processes live on"));
+            }
+        }
+        (end, said)
+    }
+
+    /// A room with walls of one kind.
+    pub(crate) fn room(&self, way: Way, confinement: Confinement) -> RunTree {
+        RunTree::on(self.local().with_way(way), Terms::Model(Box::new(confinement)))
+    }
+
+    pub(crate) fn step(&self, at: Where, command: &str) -> Step {
+        Step {
+            command: command.to_owned(),
+            cwd: self.workspace(at),
             env: self.environment(),
             time_limit: Duration::from_secs(60),
             leave: Leave::default(),
-        };
-        let (local, terms) = match way {
-            None => (self.local(), Terms::User),
-            Some(way) => (self.local().with_way(way), Terms::Model(Box::new(self.confinement(attempt.at)))),
-        };
-        self.runtime.block_on(async {
-            let tree = RunTree::on(local, terms);
+        }
+    }
+
+    /// Runs a command and returns how it ended and everything it said.
+    pub(crate) fn command(&self, tree: &RunTree, step: Step) -> (Result<StepEnd, StepError>, String) {
+        self.wait(async {
             let (out, mut heard) = mpsc::channel::<Chunk>(16);
             let listen = async {
                 let mut said = Vec::new();
@@ -187,17 +207,21 @@ impl Stage {
                 }
                 String::from_utf8_lossy(&said).into_owned()
             };
-            let ended = tokio::join!(tree.run(step, out), listen);
-            if way.is_none() {
-                // What lives on is what the attempt was for; it is counted before everything is ended.
-                let left = marked(&self.mark).len();
-                tree.stop(Duration::from_secs(20)).await.unwrap();
-                if left > 0 {
-                    return (ended.0, format!("{} ESCAPED: {left} processes live on", ended.1));
-                }
-            }
-            ended
+            tokio::join!(tree.run(step, out), listen)
         })
+    }
+
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// The processes of this stage's commands.
+    pub(crate) fn marked(&self) -> Vec<u32> {
+        marked(&self.mark)
+    }
+
+    pub(crate) fn reached(&self) -> Option<&'static str> {
+        self.listeners.reached()
     }
 
     fn environment(&self) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {

@@ -2,17 +2,21 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use pushd::sandbox::confine::Confinement;
 use pushd::sandbox::ground::{Ground, Reach};
 use pushd::sandbox::tools::{Bench, Fault, Limits, Network, Outcome, Question, parse, run};
-use pushd::sandbox::{Chunk, Local, RunTree};
+use pushd::sandbox::{Chunk, Local, RunTree, SandboxProvider, Strength, Terms};
+
 use serde_json::Value;
 use tokio::sync::mpsc;
+
+use crate::skip::skip;
 
 /// A workspace of its own, with a HOME of its own.
 pub(crate) struct Stage {
@@ -22,7 +26,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::at(&std::env::temp_dir())
+    }
+
+    fn at(place: &Path) -> Self {
+        let dir = tempfile::tempdir_in(place).unwrap();
         for folder in ["home", "work"] {
             std::fs::create_dir(dir.path().join(folder)).unwrap();
         }
@@ -46,7 +54,18 @@ impl Stage {
 
     /// A workspace that is a repository with one commit.
     pub(crate) fn repository() -> Self {
-        let stage = Self::new();
+        Self::new().with_repository()
+    }
+
+    /// The same with walls around its commands, if there are any; behind them the machine's `/tmp` is another.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn confined() -> Option<Self> {
+        let mut stage = Self::at(Path::new("/var/tmp")).with_repository();
+        stage.confine().await.then_some(stage)
+    }
+
+    fn with_repository(self) -> Self {
+        let stage = self;
         stage.git(&["init", "-q", "-b", "main"]);
         std::fs::write(stage.path("tracked"), "first\n").unwrap();
         stage.git(&["add", "tracked"]);
@@ -57,6 +76,21 @@ impl Stage {
     /// Makes a directory of the workspace the workspace.
     pub(crate) fn enter(&mut self, folder: &str) {
         self.bench.ground = Ground::open(&self.path(folder), Reach::Workspace).unwrap();
+    }
+
+    /// Has commands run behind walls from here on; whether there are any.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn confine(&mut self) -> bool {
+        let local = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")))
+            .with_scratch(self.dir.path().join("scratch"));
+        let layers = local.layers().await;
+        if layers.strength != Strength::Full {
+            skip(&format!("commands are not confined here: {}", layers.why.unwrap_or_default()));
+            return false;
+        }
+        let confinement = Confinement::of(self.bench.ground.path().canonicalize().unwrap());
+        self.bench.tree = local.open(Terms::Model(Box::new(confinement)));
+        true
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -11,6 +11,7 @@ mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
+mod walls;
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ use crate::client::{Client, Request};
 /// Look for what is wrong, and say what helps; 1 when there is a problem
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Looks at directories, the file system, the socket and, where a daemon runs, at its journal. Every finding is ok, a note, \
+Looks at directories, the file system, the socket and, where a daemon runs, at its journal and its sandbox. Every finding is ok, a note, \
 or a problem with what helps against it.
 
 Examples:
@@ -139,6 +140,7 @@ async fn ask(
         Finding::note("daemon", format!("{runs}, and this is {}", env!("CARGO_PKG_VERSION")))
             .with_remedy("`push daemon restart` makes them one")
     });
+    findings.extend(metrics.get("sandbox").map(walls::judge));
     if args.full {
         context.console.note("looking at every event; this may take a while");
     }

@@ -23,7 +23,6 @@ impl Walls {
     }
 
     /// Reads the fields that [`fields`](Self::fields) wrote; `None` when they are none of its.
-    #[cfg_attr(windows, expect(dead_code, reason = "no keeper reads orders where steps are refused"))]
     pub(crate) fn read<'a>(
         fields: &mut dyn Iterator<Item = &'a [u8]>,
         path: fn(&[u8]) -> PathBuf,

@@ -49,8 +49,11 @@ pub(in super::super) fn start_inside(
     walls: &Walls,
     room: Option<&Room>,
 ) -> Result<(Pid, Inside), Report> {
+    let plan = || plan::plan(walls, &disk::Disk).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno));
+    // Nothing is made where nothing can be confined; what is made then belongs to the plan.
+    plan()?;
     let guards = Guards::take(walls).map_err(|errno| obstacle(Part::Guard, errno))?;
-    let plan = plan::plan(walls, &disk::Disk).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno))?;
+    let plan = plan()?;
     let (word, tell) =
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| obstacle(Part::Namespaces, errno))?;
     let oneself = Oneself::now();
@@ -101,13 +104,16 @@ impl Inside {
         for record in said.as_chunks::<REPORT_LEN>().0 {
             match Report::decode(*record) {
                 Some(Report::Walled(more)) => standing = Some(more.with(standing.unwrap_or_default())),
-                Some(other) => end = Some(other),
+                // A shell that never was has an exit code too; what went before it counts.
+                Some(other) => end = end.or(Some(other)),
                 None => {}
             }
         }
-        let lost = match outside {
-            Report::Signaled(_) => outside,
-            _ => Report::NoWalls(Obstacle { part: Part::Bubblewrap, errno: 0 }),
+        // Whoever was killed could not say anything; bubblewrap says to the user what it cannot do.
+        let lost = if matches!(outside, Report::Signaled(_)) {
+            outside
+        } else {
+            Report::NoWalls(Obstacle { part: Part::Bubblewrap, errno: 0 })
         };
         (standing, end.unwrap_or(lost))
     }

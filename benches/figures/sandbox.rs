@@ -1,0 +1,50 @@
+//! What walls around a trivial command cost over running it without.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pushd::sandbox::confine::{Confinement, Leave, Way};
+use pushd::sandbox::{Local, RunTree, SandboxProvider, Step, StepEnd, Strength, Terms};
+use tokio::sync::mpsc;
+
+use super::table::{Table, median};
+
+const TIMES: usize = 60;
+
+/// `true` behind the walls of bubblewrap and behind our own, beside the same command without walls.
+pub(crate) fn measure(table: &mut Table) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let place = tempfile::tempdir().expect("a directory");
+    let local = Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(place.path().join("scratch"));
+    let workspace = place.path().join("work");
+    std::fs::create_dir(&workspace).expect("a workspace");
+    let bare = runtime.block_on(times(&RunTree::new(local.clone()), &workspace));
+    for way in [Way::Bubblewrap, Way::Namespaces] {
+        let local = local.clone().with_way(way);
+        if runtime.block_on(local.layers()).strength != Strength::Full {
+            println!("skipped: {} does not work here", way.word());
+            continue;
+        }
+        let terms = Terms::Model(Box::new(Confinement::of(workspace.clone())));
+        let confined = runtime.block_on(times(&RunTree::on(local, terms), &workspace));
+        table.beside(format!("a command behind {}", way.word()), "ms", confined, ("without walls", bare));
+    }
+}
+
+async fn times(tree: &RunTree, cwd: &Path) -> f64 {
+    let mut times = Vec::new();
+    for _ in 0..TIMES {
+        let step = Step {
+            command: "true".to_owned(),
+            cwd: cwd.to_owned(),
+            env: Vec::new(),
+            time_limit: Duration::from_secs(60),
+            leave: Leave::default(),
+        };
+        let begun = Instant::now();
+        let end = tree.run(step, mpsc::channel(1).0).await.expect("a command");
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(end, StepEnd::Exited(0));
+    }
+    median(times)
+}

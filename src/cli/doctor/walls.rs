@@ -1,0 +1,63 @@
+//! What the daemon says of the walls around a model's commands, as a finding.
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::cli::phrase::field;
+
+/// Judges what the daemon says: which layers are in force, how strong they are, and why they are not stronger.
+pub(super) fn judge(sandbox: &Value) -> Finding {
+    const ABOUT: &str = "sandbox";
+    let names: Vec<&str> = sandbox
+        .get("layers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let why = field(sandbox, "why");
+    let because = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let provider = field(sandbox, "provider");
+    match field(sandbox, "strength").as_str() {
+        "full" => Finding::ok(ABOUT, format!("commands of models are confined ({provider}: {names})")),
+        "partial" => Finding::note(
+            ABOUT,
+            format!("commands of models are confined in part ({provider}: {names}){because}"),
+        )
+        .with_remedy("install bubblewrap, or allow user namespaces; until then every command asks"),
+        _ if provider == "none" => {
+            Finding::note(ABOUT, format!("commands of models are not confined{because}"))
+                .with_remedy("remove `provider = \"none\"` from [sandbox]; until then every command asks")
+        }
+        _ => Finding::note(ABOUT, format!("commands of models are not confined{because}")).with_remedy(
+            "on Linux install bubblewrap or allow user namespaces; until then every command asks",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn the_layers_in_force_are_named_and_missing_ones_explained() {
+        let full =
+            judge(&json!({"provider": "local", "strength": "full", "layers": ["bubblewrap", "seccomp"]}));
+        assert_eq!(full.level, Level::Ok);
+        assert!(full.text.contains("local: bubblewrap, seccomp"), "{}", full.text);
+        let partial = json!({"provider": "local", "strength": "partial", "layers": ["landlock"], "why": "no namespaces"});
+        let partial = judge(&partial);
+        assert_eq!(partial.level, Level::Note);
+        assert!(partial.text.ends_with("in part (local: landlock): no namespaces"), "{}", partial.text);
+        let none =
+            judge(&json!({"provider": "none", "strength": "missing", "layers": [], "why": "switched off"}));
+        assert!(
+            none.text.contains("not confined: switched off")
+                && none.remedy.is_some_and(|remedy| remedy.contains("none"))
+        );
+    }
+}

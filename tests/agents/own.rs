@@ -1,0 +1,105 @@
+//! A model's commands against the daemon that runs them: none of them can approve anything.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, wants};
+use crate::daemon::{Client, wait_until};
+use crate::model::Reply;
+
+#[test]
+fn no_command_of_a_model_can_approve_anything() {
+    let bench = Bench::new();
+    let (mut owner, gate) = waiting(&bench);
+    let home = bench.daemon.home.path().display().to_string();
+    // A client whose daemon hangs up tries for a while.
+    let push = format!("timeout 1 {}", env!("CARGO_BIN_EXE_push"));
+    let ways = [
+        format!("HOME={home} {push} approve"),
+        format!("HOME={home} {push} approvals"),
+        format!("HOME={home} {push} sessions"),
+        format!("PUSHD_SOCKET={home}/.push/run/pushd.sock HOME=/tmp {push} approve"),
+        // An orphan in a session of its own, while its command waits.
+        format!(
+            "touch running; (HOME={home} setsid sh -c '{push} approve >out 2>&1; rm running' & ) ; while [ -e running ]; do sleep 0.01; done; cat out"
+        ),
+        format!("env -i /bin/sh -c 'HOME={home} {push} approve'"),
+    ];
+    for way in &ways {
+        for outside in [false, true] {
+            let command = format!("{way}; echo left with $?");
+            let result = commanded(&bench, &json!({"command": command, "outside": outside}));
+            let text = result["payload"]["text"].as_str().unwrap_or_default();
+            assert!(text.contains("left with"), "{way}: {result}");
+            assert!(!text.contains("approved") && !text.contains("$ touch"), "{way}: {text}");
+            assert!(!bench.daemon.home.path().join("approved").exists(), "{way}, outside: {outside}: {text}");
+        }
+    }
+    let log = bench.daemon.log();
+    assert!(log.contains("a connection of a model's command was refused"), "{log}");
+    // The same words from the owner's own shell are heard.
+    let approved = bench.daemon.command("push").arg("approve").output().expect("the client");
+    assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
+    assert_eq!(owner.event_of("run_complete")["payload"]["outcome"], "success", "{gate}");
+    assert!(bench.daemon.home.path().join("approved").exists());
+}
+
+#[test]
+fn others_are_heard_while_a_command_of_a_model_runs() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("", "sandbox_exec", json!({"command": "touch up; until [ -e go ]; do sleep 0.01; done"})),
+        Reply::says("done"),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    wait_until("the command runs", || bench.cwd().join("up").exists());
+    bench.daemon.connect().ping();
+    let listed = bench.daemon.command("push").arg("sessions").output().expect("the client");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    fs::write(bench.cwd().join("go"), "").expect("a file");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn a_model_s_command_sees_neither_the_daemon_s_home_nor_keys() {
+    let bench = Bench::new();
+    let home = bench.daemon.home.path().to_owned();
+    fs::create_dir_all(home.join(".ssh")).expect("a directory");
+    fs::write(home.join(".ssh/id_ed25519"), "hidden-word").expect("a file");
+    let command = format!(
+        "ls -A {0}/.push {0}/.ssh; cat {0}/.ssh/id_ed25519; env; touch {0}/escaped .git/escaped; echo in > inside; pwd",
+        home.display()
+    );
+    let result = commanded(&bench, &json!({"command": command}));
+    let text = result["payload"]["text"].as_str().unwrap_or_default();
+    for word in ["state", "pushd", "hidden-word", "id_ed25519", "OPENAI_API_KEY"] {
+        // The complaint names what it could not open.
+        let said = text.lines().filter(|line| !line.contains("No such file")).any(|line| line.contains(word));
+        assert!(!said, "{word}: {text}");
+    }
+    assert!(text.contains("TMPDIR=/tmp"), "{text}");
+    assert!(!home.join("escaped").exists() && !bench.cwd().join(".git/escaped").exists());
+    assert_eq!(bench.file("inside"), "in\n");
+}
+
+/// Has the model run a command, approves it, and returns its result.
+fn commanded(bench: &Bench, args: &Value) -> Value {
+    bench.server.script([wants("", "sandbox_exec", args.clone()), Reply::says("done")]);
+    let (mut client, _) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    let result = client.event_of("tool_result");
+    client.event_of("run_complete");
+    result
+}
+
+/// A session of the owner's that waits for a word.
+fn waiting(bench: &Bench) -> (Client, Value) {
+    let (mut client, session) = bench.daemon.session();
+    client.prompt(&session, "$? touch approved");
+    let gate = client.event_of("approval_required");
+    (client, gate)
+}
