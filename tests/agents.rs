@@ -24,6 +24,8 @@ mod own;
 mod restarts;
 #[path = "support/schemas.rs"]
 mod schemas;
+#[path = "agents/scopes.rs"]
+mod scopes;
 #[path = "agents/suite.rs"]
 mod suite;
 #[path = "agents/talk.rs"]

@@ -307,3 +307,25 @@ fn ends(client: &mut Client, outcome: &str, hint: u32) -> Value {
 fn read(daemon: &Daemon, name: &str) -> String {
     fs::read_to_string(daemon.cwd().join(name)).unwrap()
 }
+
+#[test]
+fn rules_hold_for_the_steps_of_a_playbook_too() {
+    let daemon = Daemon::start();
+    let (mut client, session) = daemon.session();
+    let config = daemon.home.path().join(".config/push");
+    fs::create_dir_all(&config).unwrap();
+    let rules = "[approvals]\nrules = ['deny: exec(rm*)', 'ask: write(.env*)']\n";
+    fs::write(config.join("config.toml"), rules).unwrap();
+    assert_eq!(client.run(&session, "$ touch kept\n")["outcome"], "success");
+    let over = client.run(&session, "$ true && rm kept\n");
+    assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
+    assert_eq!(client.run(&session, "$? rm kept\n")["outcome"], "failed", "nobody is asked about what is denied");
+    client.prompt(&session, "$ echo x > .env\n");
+    let asked = client.event_of("approval_required");
+    assert_eq!(asked["payload"]["summary"], "echo x > .env");
+    client.decide(&asked, "deny");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "denied");
+    let mine = json!({"sessionId": session, "text": "$ touch kept\n", "rules": ["deny: exec(touch*)"]});
+    client.get("send_user_message", mine);
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "failed");
+}

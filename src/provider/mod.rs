@@ -37,7 +37,7 @@ use std::pin::Pin;
 use crate::kernel::effect::Turn;
 
 pub use answering::Answering;
-pub use reports::{Gone, Mint, Question, Reported, Reports};
+pub use reports::{Gone, Mint, Question, Reported, Reports, Screen, Screened};
 
 /// A turn under way; it ends early, and quietly, when nobody listens any more.
 pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;

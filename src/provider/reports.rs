@@ -1,5 +1,6 @@
 //! The way back from a provider to its session: in order, bounded, and past the redactor.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -73,6 +74,33 @@ impl Question {
     }
 }
 
+/// What rules say about a step that is its user's own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Screened {
+    /// It goes ahead.
+    Free,
+    /// It is asked about first.
+    Ask(Box<Question>),
+    /// It does not happen.
+    Refuse(Fault),
+}
+
+/// Holds steps, each a tool with its arguments, against the rules.
+pub struct Screen(Box<dyn Fn(&str, &str) -> Screened + Send + Sync>);
+
+impl Screen {
+    /// Looks at steps in this way.
+    pub fn new(look: impl Fn(&str, &str) -> Screened + Send + Sync + 'static) -> Self {
+        Self(Box::new(look))
+    }
+}
+
+impl fmt::Debug for Screen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Screen").finish_non_exhaustive()
+    }
+}
+
 /// One provider's or tool's way back.
 #[derive(Debug)]
 pub struct Reports {
@@ -84,6 +112,8 @@ pub struct Reports {
     mint: Mint,
     /// The channel counts reports, of which a tool's output makes long ones: those are counted by their bytes as well.
     room: Arc<Semaphore>,
+    /// What every call is held against.
+    screen: Option<Screen>,
 }
 
 /// How many bytes of long texts may be on the way at once.
@@ -102,7 +132,15 @@ impl Reports {
             thinking: None,
             mint,
             room: Arc::new(Semaphore::new(ROOM)),
+            screen: None,
         }
+    }
+
+    /// Holds every call against rules.
+    #[must_use]
+    pub fn screened(mut self, screen: Screen) -> Self {
+        self.screen = Some(screen);
+        self
     }
 
     /// Passes a piece of reasoning on; what might be the beginning of a secret waits for the next piece.
@@ -149,6 +187,12 @@ impl Reports {
         purpose: Purpose,
         question: Option<Question>,
     ) -> Result<(), Gone> {
+        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| (screen.0)(tool, &args));
+        let question = match screened {
+            Screened::Free => question,
+            Screened::Ask(asked) => question.or(Some(*asked)),
+            Screened::Refuse(fault) => return self.refuse(tool, args, fault).await,
+        };
         let before = question.map_or(Before::Nothing, |question| Before::Ask(Box::new(self.ask(&question))));
         self.intend(tool, args, purpose, before).await
     }

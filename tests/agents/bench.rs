@@ -53,10 +53,16 @@ impl Bench {
         self.daemon.home.path().join(".config/push/config.toml")
     }
 
+    /// Has the preset of the user hold, which is the standard one.
+    pub(crate) fn without_strictness(self) -> Self {
+        fs::remove_dir_all(self.cwd().join(".push")).expect("a project's file");
+        self
+    }
+
     /// Starts a session in which the model answers.
     pub(crate) fn session(&self) -> (Client, String) {
         let mut client = self.daemon.connect();
-        let start = json!({"cwd": self.cwd(), "provider": provider(self.speaks), "model": "test-model", "sandboxProvider": "none",
+        let start = json!({"cwd": self.cwd(), "provider": provider(self.speaks), "model": "test-model",
             "environment": self.environment()});
         let session = client.get("start_session", start)["sessionId"].as_str().expect("an id").to_owned();
         (client, session)
@@ -139,6 +145,10 @@ fn repository(at: &Path) {
     ] {
         assert!(git(at, words).status.success(), "git {words:?}");
     }
+    // The project wants everything asked about that is not reading, whatever holds commands on this machine.
+    fs::create_dir(at.join(".push")).expect("a directory");
+    fs::write(at.join(".push/config.toml"), "[approvals]\npreset = \"strict\"\n").expect("a file");
+    fs::write(at.join(".git/info/exclude"), ".push\n").expect("a file");
 }
 
 pub(crate) fn git(at: &Path, words: &[&str]) -> std::process::Output {

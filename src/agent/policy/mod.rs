@@ -134,6 +134,31 @@ impl Policy {
         self.weigh(&judgement, call, standing)
     }
 
+    /// Tells whether there is a rule that asks or denies.
+    pub fn is_strict_somewhere(&self) -> bool {
+        self.rules.iter().any(|sourced| sourced.rule.effect != Effect::Allow)
+    }
+
+    /// Decides about a call that is its user's own words: it goes ahead unless a rule says otherwise.
+    pub fn decide_own(&self, call: &Call<'_>, standing: &Standing) -> (Decision, String) {
+        let nothing = (Decision::Allow, String::new());
+        if !self.is_strict_somewhere() {
+            return nothing;
+        }
+        let judgement = call.request.judge(call.wish, &standing.place);
+        let parts = judgement.parts.iter().flat_map(|part| self.part(part, call, standing));
+        let by_rule = parts.filter(|answer| matches!(answer.weighed, Weighed::Denied | Weighed::AlwaysAsk));
+        let strictest = by_rule.max_by_key(Answer::decision);
+        match (strictest, judgement.unclear) {
+            (Some(answer), _) if answer.decision() == Decision::Deny => (Decision::Deny, answer.reason),
+            (_, Some(unclear)) => {
+                (Decision::Ask, format!("it cannot be told whether a rule is about the command: {unclear}"))
+            }
+            (Some(answer), None) => (answer.decision(), answer.reason),
+            (None, None) => nothing,
+        }
+    }
+
     fn weigh(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Verdict {
         let mut answers = self.whole(judgement, call);
         answers.extend(judgement.parts.iter().flat_map(|part| self.part(part, call, standing)));

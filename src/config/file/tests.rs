@@ -80,7 +80,7 @@ fn everything_can_be_said() {
     assert_eq!(settings.approvals, Preset::Strict);
     let rules: Vec<String> = settings.rules.own.iter().map(ToString::to_string).collect();
     assert_eq!(rules, ["allow: exec(cargo test*)", "deny: write(.env*)"]);
-    assert_eq!(file.lines.get("approvals.rules.2"), Some(&31));
+    assert_eq!(file.lines.get("approvals.rules.2"), Some(&32));
     let limits = RunLimits {
         max_turns: Some(20),
         max_tokens: Some(100_000),

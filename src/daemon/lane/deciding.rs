@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::agent::policy::{Call, Decision, Policy, Sandbox, Source, Standing};
 use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::rule::Rule;
@@ -11,10 +13,10 @@ use crate::daemon::models::Rules;
 use crate::daemon::world::World;
 use crate::kernel::effect::Turn;
 use crate::kernel::event::{Denial, Fault};
-use crate::provider::Question;
+use crate::provider::{Question, Screen, Screened};
 use crate::sandbox::Strength;
 use crate::sandbox::judge::Place;
-use crate::sandbox::tools::{Bench, Request};
+use crate::sandbox::tools::{self, Bench, Request};
 
 /// What decides about the calls of a turn.
 pub(super) struct Judge {
@@ -57,10 +59,7 @@ impl Judge {
         let verdict = self.policy.decide(&Call { request, wish: request.wish() }, &self.standing);
         match verdict.decision {
             Decision::Allow => return Ok(None),
-            Decision::Deny => {
-                let (kind, message) = ("DENIED_BY_RULE".to_owned(), verdict.reason);
-                return Err(Fault { kind, retryable: false, message, detail: None });
-            }
+            Decision::Deny => return Err(denied(verdict.reason)),
             Decision::Ask => {}
         }
         let mut asked = request.question(bench).await?;
@@ -76,6 +75,40 @@ impl Judge {
             ..plain
         }))
     }
+}
+
+/// Holds the steps of a playbook against the rules; nothing where no rule asks or denies.
+pub(super) fn screen(rules: &Rules, turn: &Turn, cwd: &Path, home: Option<&Path>) -> Option<Screen> {
+    let policy = Policy::of(&rules.settings).with(Source::Run, &read(&turn.rules));
+    if !policy.is_strict_somewhere() {
+        return None;
+    }
+    let standing = Standing { sandbox: Sandbox::NoneChosen, place: Place::new(cwd, home) };
+    Some(Screen::new(move |tool, args| {
+        // What cannot be read fails when it is tried.
+        let Ok(request) = tools::parse(tool, args) else { return Screened::Free };
+        let (decision, reason) =
+            policy.decide_own(&Call { request: &request, wish: request.wish() }, &standing);
+        match decision {
+            Decision::Allow => Screened::Free,
+            Decision::Deny => Screened::Refuse(denied(reason)),
+            Decision::Ask => Screened::Ask(Box::new(asked(&request, args, &reason))),
+        }
+    }))
+}
+
+/// The question about a step of a playbook that a rule asks about.
+fn asked(request: &Request, args: &str, reason: &str) -> Question {
+    let mut details: Value = serde_json::from_str(args).unwrap_or_default();
+    let step =
+        ["command", "path"].into_iter().find_map(|name| details.get(name)?.as_str().map(str::to_owned));
+    let summary = step.unwrap_or_else(|| request.tool().to_owned());
+    details["reason"] = reason.into();
+    Question::plain(request.category().word(), "Approve step".to_owned(), summary, details.to_string())
+}
+
+fn denied(reason: String) -> Fault {
+    Fault { kind: "DENIED_BY_RULE".to_owned(), retryable: false, message: reason, detail: None }
 }
 
 async fn walls(world: &World, sandbox: SandboxChoice) -> Sandbox {

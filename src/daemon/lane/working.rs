@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{Instrument, debug_span};
 
+use super::deciding;
 use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking};
@@ -91,6 +92,12 @@ impl Work {
         let name = state.opening.as_ref().map_or("", |opening| opening.provider.as_str());
         match (turn, self.world.providers.get(name)) {
             (Whole::Known(turn), Some(provider)) => {
+                let reports = match self.screened(&run, &turn, reports, memory, state) {
+                    Ok(reports) => reports,
+                    Err((finish, reports)) => {
+                        return self.spawn(run, broken(), async move { reports.finish(finish).await });
+                    }
+                };
                 let turning = provider.turn(turn, reports);
                 self.spawn(run, broken(), turning);
             }
@@ -102,6 +109,30 @@ impl Work {
                 self.spawn(run, broken(), async move { reports.finish(forgotten()).await });
             }
         }
+    }
+
+    /// Holds what a playbook wants against the rules; without a configuration that can be read it does nothing.
+    fn screened(
+        &self,
+        run: &RunId,
+        turn: &Turn,
+        reports: Reports,
+        memory: &Memory,
+        state: &State,
+    ) -> Result<Reports, (Finish, Reports)> {
+        let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
+        let rules = match self.world.house.rules_in(&cwd) {
+            Ok(rules) => rules,
+            Err(error) => {
+                return Err((Finish::for_good("INVALID_CONFIGURATION", error.to_string()), reports));
+            }
+        };
+        let environment = memory.environment(run);
+        let home = environment.as_ref().and_then(|environment| environment.variables().get("HOME"));
+        Ok(match deciding::screen(&rules, turn, &cwd, home.map(Path::new)) {
+            Some(screen) => reports.screened(screen),
+            None => reports,
+        })
     }
 
     /// Intends the tool call of an acceptance check.
