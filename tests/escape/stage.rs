@@ -140,8 +140,12 @@ impl Stage {
         }
         match end {
             Ok(StepEnd::Exited(_)) if said.contains("TRIED") => Ok(()),
-            // Who runs out of processes or memory may end before the last word.
-            Ok(StepEnd::Exited(_) | StepEnd::Signaled(_)) if attempt.group == Group::Use => Ok(()),
+            // Who runs out of processes or memory may end before the last word, or be ended.
+            Ok(StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut)
+                if attempt.group == Group::Use =>
+            {
+                Ok(())
+            }
             other => Err(format!("it was not made: {other:?}: {said}")),
         }
     }

@@ -1,6 +1,6 @@
 //! What a confined command may reach, as plain values.
 //!
-//! Nothing is enforced here: a [`Confinement`] is what the daemon wants, [`Walls`] is what the keeper of one step is told,
+//! Nothing is enforced here: a [`Confinement`] is what the daemon wants, `Walls` is what the keeper of one step is told,
 //! [`plan`] says which mounts that takes and [`bubblewrap`] how they are said to the program of that name.
 
 pub mod bubblewrap;

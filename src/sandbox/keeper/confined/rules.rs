@@ -1,7 +1,7 @@
 //! The rules that a process lays down for itself and everything it starts, for good.
 //!
 //! Files by Landlock, as strict as the kernel knows: everything may be read, little may be written. System calls by
-//! [`filter`](super::filter). They come after the mounts, which they forbid.
+//! [`filter`]. They come after the mounts, which they forbid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
