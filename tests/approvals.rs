@@ -319,7 +319,11 @@ fn rules_hold_for_the_steps_of_a_playbook_too() {
     assert_eq!(client.run(&session, "$ touch kept\n")["outcome"], "success");
     let over = client.run(&session, "$ true && rm kept\n");
     assert_eq!((&over["outcome"], &over["headless"]["exitCodeHint"]), (&json!("failed"), &json!(1)));
-    assert_eq!(client.run(&session, "$? rm kept\n")["outcome"], "failed", "nobody is asked about what is denied");
+    assert_eq!(
+        client.run(&session, "$? rm kept\n")["outcome"],
+        "failed",
+        "nobody is asked about what is denied"
+    );
     client.prompt(&session, "$ echo x > .env\n");
     let asked = client.event_of("approval_required");
     assert_eq!(asked["payload"]["summary"], "echo x > .env");

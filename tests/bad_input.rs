@@ -171,7 +171,7 @@ fn what_can_be_read_is_answered_under_its_own_id_and_type() {
         (
             of(
                 "submit_approval",
-                json!({"sessionId": s, "approvalId": "a", "decision": "deny", "scope": "always"}),
+                json!({"sessionId": s, "approvalId": "a", "decision": "deny", "scope": "ever"}),
             ),
             INVALID,
             "submit_approval",

@@ -316,7 +316,8 @@ impl Reports {
             details: Json::new(self.redactor.json(&question.details)),
             choices: question.choices.clone(),
             needed: 1,
-            remember: question.remember.clone(),
+            // A rule that holds a secret cannot be kept, and without the secret it would be another.
+            remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
             digest: question.digest.clone(),
             denial: question.denial,
         }

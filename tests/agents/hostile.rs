@@ -119,7 +119,7 @@ fn a_key_from_the_file_is_hidden_like_one_from_the_shell() {
     bench.server.script([
         Reply::turn([
             say(&format!("I have {key}.")),
-            using("sandbox_exec", json!({"command": format!("cat {}", keys.display())})),
+            using("sandbox_exec", json!({"command": format!("cat {}", keys.display()), "outside": true})),
         ]),
         Reply::says("Done."),
     ]);

@@ -48,7 +48,9 @@ fn a_yes_for_the_session_outlives_a_restart_and_not_the_session() {
     bench.daemon.kill();
     bench.daemon.revive();
     let mut client = bench.daemon.connect();
-    client.get("attach_session", json!({"sessionId": session, "environment": bench.environment()}));
+    let last = client.get("get_session_snapshot", json!({"sessionId": session}))["lastSeq"].clone();
+    let attach = json!({"sessionId": session, "lastSeenSeq": last, "environment": bench.environment()});
+    client.get("attach_session", attach);
     assert!(!asks(&mut client, &session));
     let (mut client, _) = bench.begin("go");
     client.event_of("approval_required");

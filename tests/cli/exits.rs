@@ -51,7 +51,8 @@ fn headless_a_model_is_denied_what_it_wants_and_yes_raises_no_budget() {
     let server = ModelServer::start();
     server.usually(Reply::turn([call("c", "sandbox_exec", "{\"command\":\"echo x >> ran\"}")]));
     let run = |flags: &[&str]| {
-        let words = ["run", "--headless", "--json", "--provider", "ollama", "--model", "m"];
+        let words =
+            ["run", "--headless", "--json", "--provider", "ollama", "--model", "m", "--sandbox", "none"];
         let words: Vec<&str> = words.into_iter().chain(flags.iter().copied()).chain(["Go."]).collect();
         home.push_with(&words, &[("OLLAMA_HOST", &server.url())], "")
     };
@@ -69,6 +70,12 @@ fn headless_a_model_is_denied_what_it_wants_and_yes_raises_no_budget() {
     assert_eq!((&result["reason"], &result["denials"][0]["kind"]), (&"budget".into(), &"budget".into()));
     assert_eq!(home.read("ran"), "x\nx\n");
     assert_eq!(result["usage"]["models"], serde_json::json!(["m"]));
+    // A rule lets it go ahead, and another does not let it happen at all.
+    let said = run(&["--allow", "exec(echo*)", "--allow", "write(ran)", "--max-turns", "1"]);
+    assert_eq!((said.code, home.read("ran").as_str()), (Some(1), "x\nx\nx\n"), "{said:?}");
+    let said = run(&["--yes", "--deny", "deny: write(ran)", "--max-turns", "1"]);
+    assert_eq!((said.code, home.read("ran").as_str()), (Some(1), "x\nx\nx\n"), "{said:?}");
+    assert_eq!(run(&["--allow", "exec("]).code, Some(64));
 }
 
 #[test]
