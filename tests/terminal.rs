@@ -305,8 +305,10 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     terminal.type_line(
         "git init -q -b main && git config user.name t && git config user.email t@example.org; clear",
     );
-    terminal
-        .type_line(&format!("OLLAMA_HOST={} push run --provider ollama --model m 'Renew it.'", server.url()));
+    terminal.type_line(&format!(
+        "OLLAMA_HOST={} push run --sandbox none --provider ollama --model m 'Renew it.'",
+        server.url()
+    ));
     let screen = terminal.until("go ahead? [y");
     assert!(terminal.screen(&["-e"]).contains("\u{1b}[2mLet me look."), "{screen}");
     assert!(screen.contains("read note.txt\n  old\n") && screen.contains("  note.txt\n"), "{screen}");

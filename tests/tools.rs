@@ -74,10 +74,7 @@ async fn the_question_of_a_command_shows_it() {
     let stage = Stage::new();
     let question =
         stage.question("sandbox_exec", json!({ "command": "sudo make", "cwd": "sub" })).await.unwrap();
-    assert_eq!(
-        (question.kind, question.summary.as_str(), question.risk),
-        ("exec", "sudo make", Risk::High)
-    );
+    assert_eq!((question.kind, question.summary.as_str(), question.risk), ("exec", "sudo make", Risk::High));
     assert_eq!((&question.details["cwd"], &question.details["risk"]), (&json!("sub"), &json!("high")));
 }
 

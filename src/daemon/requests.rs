@@ -12,7 +12,7 @@ use super::reading;
 use super::server::{Chosen, Server};
 use super::tending;
 use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
-use crate::adapter::push::encode::{self, Payload};
+use crate::adapter::push::encode::{self, Metrics, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
 use crate::config::settings::rule::Rule;
 use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
@@ -111,7 +111,12 @@ impl Desk {
             Ask::ListProviders => {
                 ticketed.answer(self.server.provider_rows().map(|rows| encode::providers(&rows)));
             }
-            Ask::Metrics => ticketed.ok(&encode::metrics(&self.server.metrics())),
+            Ask::Metrics { sandbox: false } => ticketed.ok(&encode::metrics(&self.server.metrics())),
+            Ask::Metrics { sandbox: true } => {
+                let walls = self.server.walls().await;
+                let metrics = |walls| Metrics { sandbox: Some(walls), ..self.server.metrics() };
+                ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
+            }
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
                 self.server.drain(grace_ms);

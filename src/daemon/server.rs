@@ -218,7 +218,16 @@ impl Server {
             memory_bytes: os::resident_bytes(),
             draining: self.hub.is_draining(),
             circuits: world.house.circuits().into_iter().map(circuit).collect(),
+            sandbox: None,
         }
+    }
+
+    /// Says what holds a model's commands back where nothing else is asked for.
+    pub(super) async fn walls(&self) -> Result<Json, ErrorBody> {
+        let world = self.hub.world();
+        let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
+        let provider = world.sandboxes.provider(settings.sandbox.provider);
+        Ok(walls::described(Some(provider.name()), &provider.layers().await))
     }
 
     /// A token is not kept, so a repeated start gets a new one and the old one is void.
@@ -266,7 +275,7 @@ impl Server {
         let walls = if choice.provider == playbook::NAME {
             walls::of_playbooks()
         } else {
-            walls::described(&world.sandboxes.provider(sandbox).layers().await)
+            walls::described(None, &world.sandboxes.provider(sandbox).layers().await)
         };
         Ok(Chosen { who: choice, sandbox, walls })
     }

@@ -122,15 +122,19 @@ pub fn asked_for(word: Option<&str>, rules: &Rules) -> Result<SandboxChoice, Err
 }
 
 /// Says what holds the commands of a model back, for whoever opens a session.
-pub fn described(layers: &Layers) -> Json {
+pub fn described(provider: Option<&str>, layers: &Layers) -> Json {
     let Layers { strength, names, why } = layers;
-    Json::new(serde_json::json!({ "strength": strength.word(), "layers": names, "why": why }).to_string())
+    let mut said = serde_json::json!({ "strength": strength.word(), "layers": names, "why": why });
+    if let Some(provider) = provider {
+        said["provider"] = provider.into();
+    }
+    Json::new(said.to_string())
 }
 
 /// The same for the steps of a playbook.
 pub fn of_playbooks() -> Json {
     let why = Some("the steps of a playbook are its user's own words".to_owned());
-    described(&Layers { strength: Strength::Missing, names: Vec::new(), why })
+    described(None, &Layers { strength: Strength::Missing, names: Vec::new(), why })
 }
 
 /// Where the temporary files of runs are.

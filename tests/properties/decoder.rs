@@ -71,7 +71,7 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
         Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
         Ask::ListGrants => Outgoing::list_grants(),
         Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
-        Ask::Metrics => Outgoing::metrics(),
+        Ask::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
         Ask::CheckJournal { full } => Outgoing::check_journal(*full),
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,

@@ -55,6 +55,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("revoke_grant", r#"{"grantId":"grant_01HXYZ"}"#),
     ("list_providers", "{}"),
     ("get_metrics", "{}"),
+    ("get_metrics", r#"{"sandbox":true}"#),
     ("drain", r#"{"graceMs":5000}"#),
 ];
 

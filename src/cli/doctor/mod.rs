@@ -130,7 +130,7 @@ async fn ask(
     context: &mut Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Value, CliError> {
-    let metrics = client.ask(Request::metrics()).await?;
+    let metrics = client.ask(Request::metrics().with("sandbox", true)).await?;
     let version = metrics.get("version").and_then(Value::as_str).unwrap_or_default();
     let pid = metrics.get("pid").and_then(Value::as_u64).unwrap_or_default();
     let runs = format!("pushd {version} runs (pid {pid})");

@@ -46,7 +46,10 @@ pub enum Ask {
     /// Which providers are there?
     ListProviders,
     /// How is the daemon?
-    Metrics,
+    Metrics {
+        /// Whether it is to find out what holds a model's commands back.
+        sandbox: bool,
+    },
     /// Is everything there that was ever kept?
     CheckJournal {
         /// Whether every event is to be looked at.

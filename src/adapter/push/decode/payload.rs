@@ -36,7 +36,7 @@ pub(super) fn read(
         PlainRequest::ListGrants => Ask::ListGrants,
         PlainRequest::RevokeGrant => Ask::RevokeGrant { id: fields.text("grantId", reader.id())? },
         PlainRequest::ListProviders => Ask::ListProviders,
-        PlainRequest::GetMetrics => Ask::Metrics,
+        PlainRequest::GetMetrics => Ask::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
         PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
         PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {

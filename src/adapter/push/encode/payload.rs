@@ -284,6 +284,7 @@ pub fn metrics(metrics: &Metrics) -> Payload {
         memory_bytes: metrics.memory_bytes,
         draining: metrics.draining,
         circuits: metrics.circuits.iter().map(circuit).collect(),
+        sandbox: metrics.sandbox.as_ref().map(raw),
     })
 }
 

@@ -235,6 +235,8 @@ pub struct Metrics {
     pub draining: bool,
     /// The circuit breakers of the models' servers that were asked.
     pub circuits: Vec<CircuitRow>,
+    /// What holds a model's commands back, where that was asked: a JSON object.
+    pub sandbox: Option<Json>,
 }
 
 /// What is known of a server's circuit breaker.

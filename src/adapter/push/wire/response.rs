@@ -267,6 +267,8 @@ payloads! {
         memory_bytes: u64,
         draining: bool,
         circuits: Vec<CircuitItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<Raw<'a>>,
     }
 
     /// The circuit breaker of a model's server.

@@ -174,7 +174,7 @@ fn requests_of_the_daemon_are_read() {
         ("list_providers", "{}", Ask::ListProviders),
         ("list_grants", "{}", Ask::ListGrants),
         ("revoke_grant", r#"{"grantId":"g"}"#, Ask::RevokeGrant { id: "g".into() }),
-        ("get_metrics", "{}", Ask::Metrics),
+        ("get_metrics", "{}", Ask::Metrics { sandbox: false }),
         ("drain", "{}", Ask::Drain { grace_ms: None }),
         ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
     ] {
