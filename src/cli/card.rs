@@ -34,6 +34,15 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
     if !matches!(cwd.as_str(), "" | ".") {
         text += &line(&format!("in {cwd}"));
     }
+    for (name, said) in [("outside", "outside of the sandbox"), ("network", "with the network")] {
+        if details.get(name).and_then(Value::as_bool).unwrap_or_default() {
+            text += &line(said);
+        }
+    }
+    let reason = plain_line(&field(details, "reason"));
+    if !reason.is_empty() {
+        text += &format!("  {}\n", palette.paint(Style::Faint, &reason));
+    }
     let rule = plain_line(&field(payload, "remember"));
     if !rule.is_empty() {
         text += &format!("  {}\n", palette.paint(Style::Faint, &format!("can be remembered as {rule}")));
@@ -141,6 +150,11 @@ mod tests {
             "risk": "critical"}});
         assert_eq!(card(&payload, "sudo rm", Palette::Plain), "  in sub\n  risk: critical\n");
         assert!(card(&payload, "", Palette::Plain).starts_with("  sudo rm\n"));
+        let why = json!({"kind": "exec", "summary": "s", "remember": "allow: exec(make)", "details": {"command": "make",
+            "outside": true, "reason": "the preset asks"}});
+        let shown =
+            "  make\n  outside of the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
+        assert_eq!(card(&why, "", Palette::Plain), shown);
         let hiding = json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}});
         assert_eq!(card(&hiding, "ls\u{1b}[8m; rm x", Palette::Plain), "  ls<U+001B>[8m; rm x\n");
     }
