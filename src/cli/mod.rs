@@ -109,7 +109,8 @@ struct StyleArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    Run(run::RunArgs),
+    // There is one, and it has many flags.
+    Run(Box<run::RunArgs>),
     Attach(attach::AttachArgs),
     Sessions(sessions::SessionsArgs),
     Show(show::ShowArgs),
@@ -160,7 +161,7 @@ pub fn main(serve: impl FnOnce(Serve) -> ExitCode) -> ExitCode {
 async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, CliError> {
     match verb {
         None => overview::run(context).await,
-        Some(Verb::Run(args)) => run::run(args, context).await,
+        Some(Verb::Run(args)) => run::run(*args, context).await,
         Some(Verb::Attach(args)) => attach::run(args, context).await,
         Some(Verb::Sessions(args)) => sessions::run(args, context).await,
         Some(Verb::Show(args)) => show::run(args, context).await,

@@ -188,7 +188,7 @@ mod tests {
         assert!(!grants.revoke("grant_unknown").unwrap());
         assert!(grants.revoke(&first.grant_id).unwrap());
         assert_eq!(grants.rules_in(Path::new("/a")).unwrap(), [""; 0]);
-        assert_eq!(grants.list().unwrap(), [second.clone()]);
+        assert_eq!(&grants.list().unwrap(), std::slice::from_ref(second));
     }
 
     #[test]

@@ -86,7 +86,9 @@ pub enum Screened {
 }
 
 /// Holds steps, each a tool with its arguments, against the rules.
-pub struct Screen(Box<dyn Fn(&str, &str) -> Screened + Send + Sync>);
+pub struct Screen(Box<Look>);
+
+type Look = dyn Fn(&str, &str) -> Screened + Send + Sync;
 
 impl Screen {
     /// Looks at steps in this way.
@@ -136,10 +138,10 @@ impl Reports {
         }
     }
 
-    /// Holds every call against rules.
+    /// Holds every call against rules, where there are any.
     #[must_use]
-    pub fn screened(mut self, screen: Screen) -> Self {
-        self.screen = Some(screen);
+    pub fn screened(mut self, screen: Option<Screen>) -> Self {
+        self.screen = screen;
         self
     }
 

@@ -14,6 +14,7 @@ use super::memory::{Memory, Whole};
 use super::modelling::{self, Asking};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
+use crate::config::file::ConfigError;
 use crate::daemon::grants;
 use crate::daemon::mint;
 use crate::daemon::models::Rules;
@@ -23,7 +24,7 @@ use crate::kernel::effect::{Finish, Report, Turn};
 use crate::kernel::event::{Ending, Fault, Intention, Opening, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
-use crate::provider::{Gone, Mint, Reported, Reports, playbook};
+use crate::provider::{Gone, Mint, Reported, Reports, Screen, playbook};
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
 use crate::sandbox::{Room, SandboxProvider, Terms};
@@ -92,13 +93,13 @@ impl Work {
         let name = state.opening.as_ref().map_or("", |opening| opening.provider.as_str());
         match (turn, self.world.providers.get(name)) {
             (Whole::Known(turn), Some(provider)) => {
-                let reports = match self.screened(&run, &turn, reports, memory, state) {
-                    Ok(reports) => reports,
-                    Err((finish, reports)) => {
-                        return self.spawn(run, broken(), async move { reports.finish(finish).await });
+                let screen = match self.screen(&run, &turn, memory, state) {
+                    Ok(screen) => screen,
+                    Err(finish) => {
+                        return self.spawn(run, broken(), async move { reports.finish(*finish).await });
                     }
                 };
-                let turning = provider.turn(turn, reports);
+                let turning = provider.turn(turn, reports.screened(screen));
                 self.spawn(run, broken(), turning);
             }
             (Whole::Known(turn), None) => {
@@ -112,27 +113,20 @@ impl Work {
     }
 
     /// Holds what a playbook wants against the rules; without a configuration that can be read it does nothing.
-    fn screened(
+    fn screen(
         &self,
         run: &RunId,
         turn: &Turn,
-        reports: Reports,
         memory: &Memory,
         state: &State,
-    ) -> Result<Reports, (Finish, Reports)> {
+    ) -> Result<Option<Screen>, Box<Finish>> {
         let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
-        let rules = match self.world.house.rules_in(&cwd) {
-            Ok(rules) => rules,
-            Err(error) => {
-                return Err((Finish::for_good("INVALID_CONFIGURATION", error.to_string()), reports));
-            }
-        };
+        let unreadable =
+            |error: ConfigError| Box::new(Finish::for_good("INVALID_CONFIGURATION", error.to_string()));
+        let rules = self.world.house.rules_in(&cwd).map_err(unreadable)?;
         let environment = memory.environment(run);
         let home = environment.as_ref().and_then(|environment| environment.variables().get("HOME"));
-        Ok(match deciding::screen(&rules, turn, &cwd, home.map(Path::new)) {
-            Some(screen) => reports.screened(screen),
-            None => reports,
-        })
+        Ok(deciding::screen(&rules, turn, &cwd, home.map(Path::new)))
     }
 
     /// Intends the tool call of an acceptance check.
