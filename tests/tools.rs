@@ -70,6 +70,20 @@ async fn a_command_ends_with_its_run() {
 }
 
 #[tokio::test]
+async fn nobody_is_asked_about_a_change_of_what_is_protected() {
+    let stage = Stage::new();
+    for (tool, args) in [
+        ("sandbox_write_file", json!({"path": ".git/hooks/pre-commit", "content": "x"})),
+        ("sandbox_write_file", json!({"path": "sub/.GIT/config", "content": "x"})),
+        ("sandbox_edit_file", json!({"path": ".push/config.toml", "old": "a", "new": "b"})),
+        ("sandbox_edit_file", json!({"patch": "--- /dev/null\n+++ b/.push/x\n@@ -0,0 +1 @@\n+x\n"})),
+    ] {
+        let refused = stage.question(tool, args).await.unwrap_err();
+        assert_eq!(refused.kind, FaultKind::ProtectedPath, "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn the_question_of_a_command_shows_it() {
     let stage = Stage::new();
     let question =

@@ -288,6 +288,11 @@ impl Ground {
         }
     }
 
+    /// Refuses a path whose words name something protected, so that nobody is asked about it in vain.
+    pub fn may_change(&self, path: &Path) -> Result<(), GroundError> {
+        self.unprotected(&self.seen(path), path)
+    }
+
     /// Refuses a directory that is protected, by whatever links it was reached.
     fn open_to_change(&self, folder: &os::Folder, path: &Path) -> Result<(), GroundError> {
         match self.reach {

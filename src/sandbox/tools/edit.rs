@@ -101,6 +101,7 @@ pub(super) struct Planned {
 pub(super) fn plan(edit: &Edit, site: &Site) -> Result<Vec<Planned>, Fault> {
     match edit {
         Edit::Replace { path, old, new, which } => {
+            site.ground.may_change(Path::new(path))?;
             let before = site.ground.content(Path::new(path), site.limits.file_bytes)?;
             let after = replaced(path, &before, old, new, *which)?;
             check_size(path, after.len(), site)?;
@@ -144,6 +145,7 @@ fn replaced(path: &str, text: &[u8], old: &str, new: &str, which: Occurrences) -
 
 fn patched(file: &FilePatch, site: &Site) -> Result<Planned, Fault> {
     let path = Path::new(&file.path);
+    site.ground.may_change(path)?;
     let before = match (site.ground.content(path, site.limits.file_bytes), file.change) {
         (Err(GroundError::NotFound { .. }), Change::Created) => None,
         (Ok(_), Change::Created) => {

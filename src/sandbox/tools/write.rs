@@ -37,6 +37,7 @@ pub(super) fn write(args: &Args, site: &Site) -> Result<String, Fault> {
 
 /// Works out what would be written, without writing it.
 pub(super) fn plan(args: Args, site: &Site) -> Result<Planned, Fault> {
+    site.ground.may_change(Path::new(&args.path))?;
     check_size(&args.path, args.content.len(), site)?;
     let before = match site.ground.content(Path::new(&args.path), site.limits.file_bytes) {
         Ok(before) => Some(before),
