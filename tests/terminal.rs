@@ -322,7 +322,7 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     let screen = terminal.until("can be remembered as allow: git(commit)\ngo ahead? [y");
     assert!(screen.contains("  1 file changed, 1 insertion, 0 deletions\n"), "{screen}");
     assert!(
-        screen.contains("  note.txt (+1 -0)\n  Say new\n") && screen.contains("  It was old.\n"),
+        screen.contains("  note.txt (+1 -0)\n  │ Say new\n") && screen.contains("  │ It was old.\n"),
         "{screen}"
     );
     terminal.type_line("n");

@@ -51,6 +51,8 @@ pub(crate) struct Pending {
     pub(crate) summary: String,
     /// More than two answers; empty for plain yes or no.
     pub(crate) choices: Vec<String>,
+    /// Everything that the daemon said of it.
+    pub(crate) payload: Value,
     /// Whether a yes can hold for longer than once.
     pub(crate) can_last: bool,
     /// Whether the model hears why it was denied, and goes on.
@@ -91,6 +93,7 @@ impl Pending {
             kind: field(payload, "kind"),
             summary: field(payload, "summary"),
             choices: choices(payload),
+            payload: payload.clone(),
             can_last: payload.get("remember").is_some_and(Value::is_string),
             goes_on: field(payload, "onDenial") == "continue",
         }
@@ -105,7 +108,7 @@ impl Pending {
                 let why = if self.goes_on { ", or n and why" } else { "" };
                 match (self.can_last, self.goes_on) {
                     (false, false) => "go ahead? [y/n]".to_owned(),
-                    (_, _) => format!("go ahead? [y{lasting} n{why}]"),
+                    (_, _) => format!("go ahead? [y{lasting} n{why}, v all of it]"),
                 }
             }
             choices => format!("which one? [{}]", plain_line(&choices.join("/"))),
@@ -174,6 +177,11 @@ pub(crate) enum Verdict {
     Deny(Option<String>),
     /// Do not, for this reason.
     DenyBecause(String),
+}
+
+/// Returns whether somebody wants to see all of what is asked.
+pub(crate) fn wants_more(typed: &str) -> bool {
+    typed.trim().eq_ignore_ascii_case("v")
 }
 
 /// Returns what follows a no.
@@ -259,7 +267,7 @@ mod tests {
         let open = Pending { can_last: true, goes_on: true, ..plain };
         assert_eq!(
             open.prompt(),
-            "go ahead? [y once, r this run, s this session, w always here, n, or n and why]"
+            "go ahead? [y once, r this run, s this session, w always here, n, or n and why, v all of it]"
         );
         assert_eq!(open.verdict("R"), Some(Verdict::ApproveFor(Scope::Run)));
         assert_eq!(open.verdict("s"), Some(Verdict::ApproveFor(Scope::Session)));

@@ -19,6 +19,9 @@ use crate::client::Request;
 pub(crate) struct ApprovalsArgs {
     /// Only of this session
     session: Option<String>,
+    /// Show all of what is asked, however long it is
+    #[arg(long, conflicts_with_all = ["json", "remembered", "revoke"])]
+    whole: bool,
     /// List what is remembered for always, in all repositories
     #[arg(long, conflicts_with_all = ["session", "revoke"])]
     remembered: bool,
@@ -54,7 +57,11 @@ pub(crate) async fn run(args: ApprovalsArgs, context: &mut Context) -> Result<Ex
     }
     let mut view = context.view(Echo::Messages);
     for approval in waiting {
-        let text = view.question(approval) + &where_and_when(approval, now());
+        let mut text = view.question(approval);
+        if args.whole {
+            text += &view.whole_question(approval);
+        }
+        text += &where_and_when(approval, now());
         context.console.text(&text)?;
     }
     if !waiting.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::approval::{Board, is_settled_already};
+use super::approval::{Board, is_settled_already, wants_more};
 use super::context::{Context, start_this_program};
 use super::exit::{CliError, Exit};
 use super::ids;
@@ -157,6 +157,11 @@ impl Room {
     async fn typed(&mut self, line: &str, context: &mut Context) -> Result<(), CliError> {
         if line.trim().is_empty() {
             return Ok(());
+        }
+        if wants_more(line)
+            && let Some(pending) = self.board.oldest()
+        {
+            return Ok(context.console.text(&self.view.whole_question(&pending.payload))?);
         }
         let verdict = self.board.oldest().and_then(|pending| Some((pending, pending.verdict(line)?)));
         let answer = match verdict {

@@ -6,31 +6,47 @@ use serde_json::Value;
 
 use super::console::{Palette, Style};
 use super::phrase::{asked, extent, field};
-use super::plain::{exact, plain_line};
+use super::plain::{exact, exact_line, plain_line};
 use super::returned::changed;
 
-/// How many lines of a difference are shown.
-const DIFF_LINES: usize = 60;
-/// How many lines of a commit's message are shown.
-const MESSAGE_LINES: usize = 20;
-/// How many files of a commit are named.
-const FILES: usize = 12;
+/// How much of a question is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// How many lines of a difference.
+    diff: usize,
+    /// How many lines of a commit's message.
+    message: usize,
+    /// How many files of a commit.
+    files: usize,
+}
+
+impl Extent {
+    /// What fits on a screen.
+    pub(super) const USUAL: Self = Self { diff: 60, message: 20, files: 12 };
+    /// Everything.
+    pub(super) const WHOLE: Self = Self { diff: usize::MAX, message: usize::MAX, files: usize::MAX };
+}
 
 /// Returns what is asked, line by line; `called` is what stands above it already and is not said again.
-pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
+pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Extent) -> String {
     let nothing = Value::Null;
     let details = payload.get("details").unwrap_or(&nothing);
     let mut text = match field(payload, "kind").as_str() {
-        "write" => line(&field(payload, "summary")) + &difference(details, palette),
-        "commit" => commit(payload, details, palette),
+        "write" => line(&field(payload, "summary")) + &difference(details, palette, extent.diff),
+        "commit" => commit(payload, details, palette, extent),
+        "budget" => line(&field(payload, "summary")),
         _ => {
             let asked = asked(payload);
-            // What stands above has lost whatever shows nothing; here that is to be seen.
+            // What stands above has lost whatever shows nothing, and its lines look like ours; here both are to be seen.
             let exactly = exact(&asked);
-            if asked == called && exactly == asked { String::new() } else { indented(&exactly) }
+            if asked == called && exact_line(&asked) == asked {
+                String::new()
+            } else {
+                quoted(&exactly, usize::MAX)
+            }
         }
     };
-    let cwd = plain_line(&field(details, "cwd"));
+    let cwd = field(details, "cwd");
     if !matches!(cwd.as_str(), "" | ".") {
         text += &line(&format!("in {cwd}"));
     }
@@ -39,13 +55,13 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
             text += &line(said);
         }
     }
-    let reason = plain_line(&field(details, "reason"));
+    let reason = exact_line(&field(details, "reason"));
     if !reason.is_empty() {
         text += &format!("  {}\n", palette.paint(Style::Faint, &reason));
     }
-    let rule = plain_line(&field(payload, "remember"));
-    if !rule.is_empty() {
-        text += &format!("  {}\n", palette.paint(Style::Faint, &format!("can be remembered as {rule}")));
+    for rule in field(payload, "remember").lines() {
+        let rule = format!("can be remembered as {}", exact_line(rule));
+        text += &format!("  {}\n", palette.paint(Style::Faint, &rule));
     }
     let risk = plain_line(&field(details, "risk"));
     if matches!(risk.as_str(), "high" | "critical") {
@@ -57,6 +73,11 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette) -> String {
 /// Returns text with every line set in.
 pub(super) fn indented(text: &str) -> String {
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
+}
+
+/// Returns the beginning of words that are not ours, each line with a mark before it, so that none passes for one of ours.
+fn quoted(text: &str, longest: usize) -> String {
+    shortened(&text.lines().map(|line| format!("│ {line}\n")).collect::<String>(), longest)
 }
 
 /// Returns the beginning of text with every line set in, and says how much is left out.
@@ -84,30 +105,30 @@ pub(super) fn painted(difference: &str, longest: usize, palette: Palette) -> Str
     lines.lines().map(paint).collect()
 }
 
-fn difference(details: &Value, palette: Palette) -> String {
-    let mut text = painted(&field(details, "diff"), DIFF_LINES, palette);
+fn difference(details: &Value, palette: Palette, longest: usize) -> String {
+    let mut text = painted(&field(details, "diff"), longest, palette);
     if details.get("diffTruncated").and_then(Value::as_bool).unwrap_or_default() {
         text += "  … the difference is longer than what is asked about at once\n";
     }
     text
 }
 
-fn commit(payload: &Value, details: &Value, palette: Palette) -> String {
+fn commit(payload: &Value, details: &Value, palette: Palette, shown: Extent) -> String {
     let mut text = line(&extent(details));
     let files = details.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for file in files.iter().take(FILES) {
-        text += &format!("  {}\n", palette.paint(Style::Faint, &plain_line(&changed(file))));
+    for file in files.iter().take(shown.files) {
+        text += &format!("  {}\n", palette.paint(Style::Faint, &exact_line(&changed(file))));
     }
-    if files.len() > FILES {
-        text += &format!("  … {} more files\n", files.len() - FILES);
+    if files.len() > shown.files {
+        text += &format!("  … {} more files\n", files.len() - shown.files);
     }
     let message = field(details, "message");
     let message = if message.is_empty() { field(payload, "summary") } else { message };
-    text + &shortened(&exact(message.trim()), MESSAGE_LINES)
+    text + &quoted(&exact(message.trim()), shown.message)
 }
 
 fn line(words: &str) -> String {
-    format!("  {}\n", plain_line(words))
+    format!("  {}\n", exact_line(words))
 }
 
 #[cfg(test)]
@@ -118,16 +139,19 @@ mod tests {
 
     #[test]
     fn a_write_shows_its_difference_bounded_and_harmless() {
-        let diff =
-            format!("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\u{1b}[2J\n{}", "+x\n".repeat(DIFF_LINES));
+        let diff = format!(
+            "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\u{1b}[2J\n{}",
+            "+x\n".repeat(Extent::USUAL.diff)
+        );
         let payload = json!({"kind": "write", "summary": "change f: 61 insertions, 1 deletions",
             "details": {"diff": diff, "diffTruncated": true, "risk": "medium"}});
-        let shown = card(&payload, "", Palette::Plain);
+        let shown = card(&payload, "", Palette::Plain, Extent::USUAL);
         assert!(shown.starts_with("  change f: 61 insertions, 1 deletions\n  --- a/f\n"), "{shown}");
         assert!(shown.contains("  -old\n  +new<U+001B>[2J\n  +x\n"), "{shown}");
         assert!(shown.contains("  … 5 more lines\n  … the difference is longer"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains("risk"), "{shown}");
-        let painted = card(&payload, "", Palette::Colored);
+        assert!(card(&payload, "", Palette::Plain, Extent::WHOLE).lines().count() > shown.lines().count());
+        let painted = card(&payload, "", Palette::Colored, Extent::USUAL);
         assert!(
             painted.contains("  \u{1b}[31m-old\u{1b}[0m\n  \u{1b}[32m+new<U+001B>[2J\u{1b}[0m\n"),
             "{painted}"
@@ -139,8 +163,8 @@ mod tests {
         let payload = json!({"kind": "commit", "summary": "Add", "details": {"filesChanged": 2, "insertions": 3,
             "deletions": 1, "files": ["a\u{1b}[2J", {"path": "b", "insertions": 3, "deletions": 1}], "message": "Add\n\nBecause.\n"}});
         assert_eq!(
-            card(&payload, "Add", Palette::Plain),
-            "  2 files changed, 3 insertions, 1 deletion\n  a\n  b (+3 -1)\n  Add\n  \n  Because.\n"
+            card(&payload, "Add", Palette::Plain, Extent::USUAL),
+            "  2 files changed, 3 insertions, 1 deletion\n  a<U+001B>[2J\n  b (+3 -1)\n  │ Add\n  │ \n  │ Because.\n"
         );
     }
 
@@ -148,14 +172,16 @@ mod tests {
     fn a_command_is_not_said_twice_but_its_place_and_its_risk_are() {
         let payload = json!({"kind": "exec", "summary": "sudo rm", "details": {"command": "sudo rm", "cwd": "sub",
             "risk": "critical"}});
-        assert_eq!(card(&payload, "sudo rm", Palette::Plain), "  in sub\n  risk: critical\n");
-        assert!(card(&payload, "", Palette::Plain).starts_with("  sudo rm\n"));
+        assert_eq!(card(&payload, "sudo rm", Palette::Plain, Extent::USUAL), "  in sub\n  risk: critical\n");
+        assert!(card(&payload, "", Palette::Plain, Extent::USUAL).starts_with("  │ sudo rm\n"));
         let why = json!({"kind": "exec", "summary": "s", "remember": "allow: exec(make)", "details": {"command": "make",
             "outside": true, "reason": "the preset asks"}});
-        let shown =
-            "  make\n  outside of the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
-        assert_eq!(card(&why, "", Palette::Plain), shown);
+        let shown = "  │ make\n  outside of the sandbox\n  the preset asks\n  can be remembered as allow: exec(make)\n";
+        assert_eq!(card(&why, "", Palette::Plain, Extent::USUAL), shown);
         let hiding = json!({"kind": "exec", "summary": "s", "details": {"command": "ls\u{1b}[8m; rm x"}});
-        assert_eq!(card(&hiding, "ls\u{1b}[8m; rm x", Palette::Plain), "  ls<U+001B>[8m; rm x\n");
+        assert_eq!(
+            card(&hiding, "ls\u{1b}[8m; rm x", Palette::Plain, Extent::USUAL),
+            "  │ ls<U+001B>[8m; rm x\n"
+        );
     }
 }

@@ -104,6 +104,11 @@ pub(crate) fn exact(text: &str) -> String {
     shown
 }
 
+/// The same on one line: line breaks and tabs are to be seen as well.
+pub(crate) fn exact_line(text: &str) -> String {
+    exact(text).replace('\n', "<U+000A>").replace('\t', "<U+0009>")
+}
+
 /// Returns a text on one line, harmless and without leading or trailing blanks.
 pub(crate) fn plain_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -202,6 +207,7 @@ mod tests {
         let shown = exact(&every);
         assert_eq!(plain(&shown), shown);
         assert_eq!(exact("äöü 漢字 🙂\n"), "äöü 漢字 🙂\n");
+        assert_eq!(exact_line("a\u{200b}\n\tb"), "a<U+200B><U+000A><U+0009>b");
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::card::{card, indented, painted, shortened};
+use super::card::{Extent, card, indented, painted, shortened};
 use super::console::{Palette, Style};
 use super::ids;
 use super::phrase::{choices, ending, field, invocation, lost, recovered, refused_by};
-use super::plain::{Plain, plain, plain_line};
+use super::plain::{Plain, exact_line, plain, plain_line};
 use super::report::Denial;
 use super::returned::readable;
 use crate::client::Event;
@@ -162,16 +162,21 @@ impl View {
     /// Returns the text of an approval that waits.
     pub(crate) fn question(&mut self, payload: &Value) -> String {
         let mut text = self.end_line();
-        let title = plain_line(&field(payload, "title"));
+        let title = exact_line(&field(payload, "title"));
         let id = plain_line(ids::short(&field(payload, "approvalId")));
         text += &self.palette.paint(Style::Attention, &format!("? {title}"));
         text += &format!(" ({id})\n");
-        text += &card(payload, &std::mem::take(&mut self.called), self.palette);
+        text += &card(payload, &std::mem::take(&mut self.called), self.palette, Extent::USUAL);
         let choices = choices(payload);
         if !choices.is_empty() {
             text += &format!("  choices: {}\n", plain_line(&choices.join(", ")));
         }
         text
+    }
+
+    /// Returns all that is asked, however long it is.
+    pub(crate) fn whole_question(&mut self, payload: &Value) -> String {
+        self.end_line() + &card(payload, "", self.palette, Extent::WHOLE)
     }
 
     /// Returns the list of what was not approved.

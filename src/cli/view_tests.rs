@@ -71,7 +71,7 @@ fn an_approval_shows_the_exact_command_and_its_end() {
             json!({"approvalId": "appr_1", "decision": "deny", "by": "cli", "comment": "no"}),
         ),
     ]);
-    assert_eq!(shown, "next\n? Run a command (appr_1)\n  rm -rf build\n  make\ndenied by cli: no\n");
+    assert_eq!(shown, "next\n? Run a command (appr_1)\n  │ rm -rf build\n  │ make\ndenied by cli: no\n");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_budget_is_a_question_and_nothing_that_the_model_does() {
 #[test]
 fn a_question_names_its_choices() {
     let asked = json!({"approvalId": "appr_1", "title": "Again?", "summary": "x", "details": {"choices": ["a", "b"]}});
-    assert_eq!(show(&[("approval_required", asked)]), "? Again? (appr_1)\n  x\n  choices: a, b\n");
+    assert_eq!(show(&[("approval_required", asked)]), "? Again? (appr_1)\n  │ x\n  choices: a, b\n");
 }
 
 fn show(events: &[(&str, Value)]) -> String {

@@ -19,10 +19,15 @@ pub struct Repository {
     pub remote: Option<String>,
 }
 
+/// An empty directory of that name stands where there is no repository while a confined command runs.
+fn is_git(place: &Path) -> bool {
+    place.is_file() || place.join("HEAD").exists()
+}
+
 impl Repository {
     /// Finds the repository of `directory`, in it or above it.
     pub fn find(directory: &Path) -> Option<Self> {
-        let root = directory.ancestors().find(|above| above.join(".git").exists())?;
+        let root = directory.ancestors().find(|above| is_git(&above.join(".git")))?;
         let git = git_directory(root)?;
         let head = read(&git.join("HEAD"))?;
         let common = match read(&git.join("commondir")) {

@@ -157,8 +157,13 @@ impl Grants {
 /// Finds the repository that a workspace belongs to: the nearest directory above it that git knows, or else itself.
 pub fn repository(workspace: &Path) -> PathBuf {
     let workspace = fs::canonicalize(workspace).unwrap_or_else(|_| workspace.to_owned());
-    let root = workspace.ancestors().find(|place| place.join(".git").symlink_metadata().is_ok());
+    let root = workspace.ancestors().find(|place| is_repository(&place.join(".git")));
     root.map_or_else(|| workspace.clone(), Path::to_path_buf)
+}
+
+/// A directory without a head is none of git's: such a one stands there while a command runs where there is none.
+fn is_repository(git: &Path) -> bool {
+    git.is_file() || git.join("HEAD").symlink_metadata().is_ok()
 }
 
 /// The form of the file that is read and written.
@@ -210,7 +215,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         fs::create_dir_all(root.join("repo/.git")).unwrap();
-        fs::create_dir_all(root.join("repo/deep/er")).unwrap();
+        fs::write(root.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir_all(root.join("repo/deep/er/.git")).unwrap();
         assert_eq!(repository(&root.join("repo/deep/er")), root.join("repo"));
         assert_eq!(repository(&root), root);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled_already};
+use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled_already, wants_more};
 use crate::cli::console::Console;
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
@@ -182,6 +182,11 @@ impl Follow {
             elsewhere(&pending, console);
             return Ok(());
         };
+        if wants_more(&line)
+            && let Output::Text(view) = &mut self.output
+        {
+            console.text(&view.whole_question(&pending.payload))?;
+        }
         match pending.verdict(&line) {
             Some(verdict) => self.settle(&pending, verdict, None).await,
             None => {

@@ -51,7 +51,7 @@ impl Default for Limits {
             search: Duration::from_secs(30),
             git_bytes: 4 * 1024 * 1024,
             git: Duration::from_secs(120),
-            diff_bytes: 16 * 1024,
+            diff_bytes: 128 * 1024,
             fetch_bytes: 1024 * 1024,
             fetch: Duration::from_secs(30),
             redirects: 5,
