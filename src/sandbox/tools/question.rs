@@ -76,8 +76,8 @@ async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Faul
             let cwd = args.cwd.as_deref().unwrap_or(".");
             let mut details =
                 json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
-            for (name, wanted) in [("network", request.wants_network()), ("outside", request.wants_outside())]
-            {
+            let wish = request.wish();
+            for (name, wanted) in [("network", wish.network), ("outside", wish.outside)] {
                 if wanted {
                     details[name] = json!(true);
                 }

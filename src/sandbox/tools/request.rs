@@ -114,41 +114,22 @@ impl Request {
         }
     }
 
-    /// Tells whether the call asks for the network, which its room may not have.
-    pub fn wants_network(&self) -> bool {
-        match self {
-            Self::Exec(args) => args.network.unwrap_or(false),
-            Self::Fetch(_) => true,
-            Self::Read(_)
-            | Self::List(_)
-            | Self::Search(_)
-            | Self::Write(_)
-            | Self::Edit(_)
-            | Self::Status(_)
-            | Self::Diff(_)
-            | Self::Commit(_) => false,
-        }
-    }
-
-    /// Tells whether the call asks to run outside of the sandbox.
-    pub fn wants_outside(&self) -> bool {
-        match self {
-            Self::Exec(args) => args.outside.unwrap_or(false),
-            Self::Read(_)
-            | Self::List(_)
-            | Self::Search(_)
-            | Self::Write(_)
-            | Self::Edit(_)
-            | Self::Status(_)
-            | Self::Diff(_)
-            | Self::Commit(_)
-            | Self::Fetch(_) => false,
-        }
-    }
-
     /// Returns what the call wants beyond the sandbox.
     pub fn wish(&self) -> Wish {
-        Wish { network: self.wants_network(), outside: self.wants_outside() }
+        match self {
+            Self::Exec(args) => {
+                Wish { network: args.network.unwrap_or(false), outside: args.outside.unwrap_or(false) }
+            }
+            Self::Fetch(_) => Wish { network: true, outside: false },
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Status(_)
+            | Self::Diff(_)
+            | Self::Commit(_) => Wish::default(),
+        }
     }
 
     /// Says what the call would do, part by part, and how much harm that may do.
@@ -254,7 +235,7 @@ mod tests {
     fn what_a_command_wants_beyond_its_room_is_said_by_its_arguments_alone() {
         let wants = |args: &str| {
             let request = parse(exec::NAME, args).unwrap();
-            (request.wants_network(), request.wants_outside())
+            (request.wish().network, request.wish().outside)
         };
         assert_eq!(wants(r#"{"command":"curl x"}"#), (false, false));
         assert_eq!(wants(r#"{"command":"x","network":true}"#), (true, false));
