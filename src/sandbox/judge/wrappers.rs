@@ -229,9 +229,7 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                let words = rest.by_ref().take_while(|word| !matches!(word.as_str(), ";" | "+"));
-                let words: Vec<String> = words.map(|word| word.replace("{}", "\0")).collect();
-                words_of(&words, finding);
+                found(arg, &mut rest, finding);
             }
             "-delete" => {
                 finding.raise(Risk::High, "it removes what it finds");
@@ -248,6 +246,28 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
             _ => {}
         }
     }
+}
+
+/// The command of an action of `find`: up to `;`, or up to a `+` directly behind `{}`.
+fn found<'a>(action: &str, rest: &mut impl Iterator<Item = &'a String>, finding: &mut Finding) {
+    let mut words: Vec<String> = Vec::new();
+    let mut ended = false;
+    for word in rest {
+        let behind = word == "+" && words.last().is_some_and(|last| last == "{}");
+        if is_open(word) || (behind && action.starts_with("-ok")) {
+            return finding.unclear("where a command of find ends is known only when it runs");
+        }
+        ended = word == ";" || behind;
+        if ended {
+            break;
+        }
+        words.push(word.clone());
+    }
+    if !ended {
+        return finding.unclear("a command of find does not end");
+    }
+    let words: Vec<String> = words.iter().map(|word| word.replace("{}", "\0")).collect();
+    words_of(&words, finding);
 }
 
 fn fd(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
