@@ -389,6 +389,8 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (High, Always, "cat script | sh -s x"),
     (High, Always, "ls | xargs -I X X y"),
     (High, Always, "ls | xargs --replace=Y Y"),
+    (High, Always, "xargs -\u{e9} echo"),
+    (High, Always, "xargs -\u{4e16}x echo"),
     (High, Always, "time ! ls"),
     (High, Always, "wait -p 'a[$(id)]'"),
     (High, Always, "echo a\u{a0}b"),

@@ -197,7 +197,7 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
                 place = arg[2..].to_owned();
                 1
             }
-            arg if arg.len() > 2 && valued.contains(&&arg[..2]) => 1,
+            arg if valued.iter().any(|option| arg.starts_with(option)) => 1,
             _ => {
                 finding.unclear("an unknown option stands before a command");
                 return;
