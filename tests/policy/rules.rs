@@ -155,6 +155,8 @@ pub(crate) const RULES: &[Row] = &[
     (Trusted, Full, &["deny: write(.env*)"], "tree -o .env", Deny),
     (Trusted, Full, &["deny: write(.env*)"], "tree -ao .env", Deny),
     (Trusted, Full, &["deny: write(.env*)"], "sed --i s/a/b/ .env", Deny),
+    (Trusted, Full, &["deny: write(.env*)"], "rsync host:x .env", Deny),
+    (Trusted, Full, &["deny: network"], "deno add x", Deny),
     (Trusted, Full, &["deny: write(*.lock)"], "touch a.lock", Deny),
     (Trusted, Full, &["deny: write(/)"], "touch src/a", Deny),
     (Trusted, Full, &["deny: write(/)"], "touch .", Deny),

@@ -75,7 +75,7 @@ pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
             values(args).for_each(|word| finding.name(word, scene));
         }
         "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => rights(args, scene, &mut finding),
-        "cp" | "ln" | "install" | "mv" | "rsync" => copies(name, args, scene, &mut finding),
+        "cp" | "ln" | "install" | "mv" => copies(name, args, scene, &mut finding),
         "dd" => disk(args, scene, &mut finding),
         "sed" | "gsed" => sed(args, scene, &mut finding),
         "awk" | "gawk" | "mawk" | "nawk" => awk(args, scene, &mut finding),

@@ -1,6 +1,7 @@
 //! Programs that run other programs, and the shell's own ways to do so.
 
 use super::finding::{Finding, Inner, Input, Scene};
+use super::network;
 use super::words::is_open;
 use crate::sandbox::shell::{GLOB, HOLE};
 use crate::sandbox::tools::Risk;
@@ -26,7 +27,13 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
         "trap" => trap(args, &mut finding),
         name if SHELLS.contains(&name) => shell(args, scene, &mut finding),
         "." | "source" => sourced(args, scene, &mut finding),
-        name if INTERPRETERS.contains(&name) => interpreter(args, scene, &mut finding),
+        "deno" if network::installs(name, args) => return None,
+        name if INTERPRETERS.contains(&name) => {
+            interpreter(args, scene, &mut finding);
+            if name == "osascript" {
+                finding.raise(Risk::High, "it reaches beyond the workspace");
+            }
+        }
         _ => return None,
     }
     Some(finding)
