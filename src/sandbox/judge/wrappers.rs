@@ -220,6 +220,12 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
         (true, "xargs") => words.push("echo".to_owned()),
         (true, _) => return finding.unclear("it runs its input"),
     }
+    // It gives its words to a shell.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=,+@%{}".contains(letter);
+    let before = words.iter().take_while(|word| !word.starts_with(":::")).count();
+    if name == "parallel" && (before == 0 || !words[..before].iter().all(|word| word.chars().all(plain))) {
+        return finding.unclear("it gives a text to a shell");
+    }
     finding.traits.is_transparent = true;
     let mut words: Vec<String> =
         words.into_iter().map(|word| word.replace(&place, &HOLE.to_string())).collect();
@@ -279,17 +285,33 @@ fn found<'a>(action: &str, rest: &mut impl Iterator<Item = &'a String>, finding:
 
 fn fd(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     finding.risk = Some(Risk::Low);
-    let at = args.iter().position(|arg| matches!(arg.as_str(), "-x" | "-X" | "--exec" | "--exec-batch"));
-    let open = args.iter().any(|arg| is_open(arg) || (arg.starts_with("--exec") && arg.contains('=')));
-    if open {
+    let runs = |arg: &String| matches!(arg.as_str(), "-x" | "-X" | "--exec" | "--exec-batch");
+    let hidden = |arg: &String| {
+        let among = arg.starts_with('-') && !arg.starts_with("--") && arg.contains(['x', 'X']);
+        among || arg.starts_with("--exec")
+    };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if runs(arg) {
+            let words = rest.by_ref().take_while(|word| *word != ";");
+            let mut words: Vec<String> = words.map(|word| with_places(word)).collect();
+            words.push(HOLE.to_string());
+            words_of(&words, finding);
+        } else if hidden(arg) {
+            finding.unclear("what runs is known only when it runs");
+        } else {
+            finding.name(arg, scene);
+        }
+    }
+    if args.iter().any(|arg| is_open(arg)) {
         finding.unclear("what runs is known only when it runs");
     }
-    args.iter().take(at.unwrap_or(args.len())).for_each(|word| finding.name(word, scene));
-    if let Some(at) = at {
-        let mut words: Vec<String> = args[at + 1..].iter().map(|word| word.replace("{}", "\0")).collect();
-        words.push(HOLE.to_string());
-        words_of(&words, finding);
-    }
+}
+
+/// Returns a word with what stands for a file that is found marked as unknown.
+fn with_places(word: &str) -> String {
+    let places = ["{}", "{/}", "{//}", "{.}", "{/.}"];
+    places.iter().fold(word.to_owned(), |word, place| word.replace(place, "\0"))
 }
 
 fn trap(args: &[String], finding: &mut Finding) {
