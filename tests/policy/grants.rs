@@ -136,6 +136,40 @@ fn the_network_is_asked_for_unless_the_words_say_so_and_are_allowed() {
 }
 
 #[test]
+fn what_was_granted_without_the_network_is_asked_about_with_it() {
+    let network = Wish { network: true, outside: false };
+    for preset in [Preset::Strict, Preset::Standard] {
+        for text in ["curl example.org", "npm install x", "git push", "make", "ls > out.txt", "sudo make"] {
+            let args = json!({ "command": text }).to_string();
+            let plain = policy(preset, &[]);
+            let mut granted = command(&plain, text, Sandbox::Full).remember;
+            granted.extend(parsed(&["allow: network(example.org)", "allow: exec"]));
+            let again = plain.clone().with(Source::Granted, &granted);
+            assert_eq!(command(&again, text, Sandbox::Full).decision, Allow, "{text}");
+            let wider = wishing(&again, "sandbox_exec", &args, network, Sandbox::Full);
+            assert_eq!(wider.decision, Ask, "{text}: {}", wider.reason);
+            assert!(wider.remember.is_empty(), "{text}: {:?}", wider.remember);
+            let own = policy(preset, &["allow: exec", "allow: network", "allow: write"]);
+            let own = wishing(&own, "sandbox_exec", &args, network, Sandbox::Full);
+            assert!(own.decision == Allow || text == "git push", "{text}: {}", own.reason);
+        }
+        let url = r#"{"url":"https://example.org/"}"#;
+        let plain = policy(preset, &[]);
+        let fetched = wishing(&plain, "sandbox_fetch", url, network, Sandbox::Full);
+        let again = plain.clone().with(Source::Granted, &fetched.remember);
+        assert_eq!(wishing(&again, "sandbox_fetch", url, network, Sandbox::Full).decision, Allow);
+    }
+    let bare = wishing(
+        &policy(Preset::Trusted, &[]),
+        "sandbox_exec",
+        r#"{"command":"make"}"#,
+        network,
+        Sandbox::Missing,
+    );
+    assert_eq!((bare.decision, bare.remember.len()), (Ask, 0));
+}
+
+#[test]
 fn outside_the_sandbox_is_asked_about_unless_its_user_trusts() {
     let outside = Wish { network: false, outside: true };
     let decide = |policy: &Policy, text: &str| {

@@ -23,6 +23,95 @@ pub(crate) fn sound(random: &mut Random) -> String {
     words.join(" ")
 }
 
+/// Returns a known program with options and words of a few letters, some of them of several bytes.
+pub(crate) fn odd(random: &mut Random) -> String {
+    let mut words = vec![random.pick(KNOWN).copied().unwrap_or_default().to_owned()];
+    for _ in 0..random.below(5) + 1 {
+        let begin = random.pick(&["", "-", "-", "--", "+", "-I", "-n", "-o"]).copied().unwrap_or_default();
+        let many = random.below(3);
+        let rest: String = (0..many).filter_map(|_| random.pick(LETTERS).copied()).collect();
+        words.push(format!("'{begin}{rest}'"));
+    }
+    if random.one_in(2) {
+        words.push("echo x > a".to_owned());
+    }
+    words.join(" ")
+}
+
+/// Programs whose options are looked at.
+const KNOWN: &[&str] = &[
+    "xargs",
+    "parallel",
+    "nice",
+    "ionice",
+    "timeout 5",
+    "stdbuf",
+    "time",
+    "env",
+    "sudo",
+    "su",
+    "watch",
+    "find",
+    "fd",
+    "trap",
+    "sh",
+    "bash -c",
+    "python3",
+    "exec",
+    "git",
+    "git push",
+    "git -C",
+    "curl",
+    "ssh",
+    "rsync",
+    "npm",
+    "deno",
+    "sort",
+    "tree",
+    "sed",
+    "awk",
+    "dd",
+    "tar",
+    "chmod",
+    "cp",
+    "rm",
+    "kill",
+    "crontab",
+    "grep",
+    "uniq",
+    "cd",
+    "set",
+    "printf",
+    "touch",
+    "push",
+    "systemctl",
+];
+const LETTERS: &[&str] = &[
+    "a",
+    "c",
+    "e",
+    "o",
+    "x",
+    "=",
+    "/",
+    ".",
+    ":",
+    "@",
+    "[",
+    "]",
+    "{}",
+    ";",
+    "+",
+    "1",
+    "-",
+    "~",
+    "\u{e9}",
+    "\u{4e16}",
+    "\u{1f600}",
+    "\u{df}",
+    "\u{130}",
+];
+
 const PIECES: &[&str] = &[
     "rm",
     "-rf",

@@ -1,10 +1,11 @@
 //! The narrowest rules that let a call go ahead the next time.
 
+use super::Call;
 use super::weigh::{Answer, Weighed};
 use crate::config::settings::rule::{Effect, Pattern, Rule, Target};
 use crate::sandbox::judge::{Judgement, Spot, What, Zone};
 use crate::sandbox::shell::{GLOB, HOLE};
-use crate::sandbox::tools::Risk;
+use crate::sandbox::tools::{Category, Risk};
 
 /// Returns the rules that would have let everything go ahead about which the preset asked.
 ///
@@ -27,12 +28,17 @@ pub(super) fn rules(answers: &[Answer], judgement: &Judgement) -> Vec<Rule> {
     rules
 }
 
-/// Returns the rule for a command of exactly these words.
-pub(super) fn of_words(words: &[String]) -> Option<Rule> {
-    if words.is_empty() || words.iter().any(|word| word.contains([HOLE, GLOB])) {
+/// Returns the rule for a command of exactly these words; there is none where it has the network, as rules do not tell that.
+pub(super) fn of_words(words: &[String], call: &Call<'_>) -> Option<Rule> {
+    if has_network(call) || words.is_empty() || words.iter().any(|word| word.contains([HOLE, GLOB])) {
         return None;
     }
     allow(Target::Exec, Pattern::exact_words(words))
+}
+
+/// Tells whether a call is a command that is given the network.
+pub(super) fn has_network(call: &Call<'_>) -> bool {
+    call.wish.network && call.request.category() == Category::Exec
 }
 
 /// Returns the rule for something touched.

@@ -134,7 +134,7 @@ fn fits_words(pattern: &Pattern, words: &[String], sure: Sure) -> bool {
 }
 
 /// Holds a pattern against a path: `/x` from the workspace on, `//x` from the root, `~/x` from the home, with another slash
-/// from the workspace on, and without one in any folder.
+/// from the workspace on, and without one in any folder. `/` alone is the workspace.
 fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool {
     let text = pattern.as_str();
     let mut tokens = pattern.tokens();
@@ -151,6 +151,13 @@ fn fits_path(pattern: &Pattern, spot: &Spot, place: &Place, sure: Sure) -> bool 
     }
     if text.starts_with("//") {
         return fit(&tokens[1..], &place.whole(spot)) || adrift.is_some_and(|path| fit(&tokens[1..], &path));
+    }
+    if text == "/" {
+        return match spot.zone {
+            Zone::Inside => true,
+            Zone::Outside => false,
+            Zone::Unknown => sure == Sure::Perhaps,
+        };
     }
     let from = usize::from(text.starts_with('/'));
     if from == 1 || tokens.contains(&Token::Letter('/')) {

@@ -66,7 +66,7 @@ impl Policy {
             if answer.weighed == Weighed::GoesAhead && answer.rule.is_some() {
                 command = Command::Allowed;
             }
-            answer.rule = remember::of_words(&spelling.words);
+            answer.rule = remember::of_words(&spelling.words, call);
             if let Some(why) = part.why.filter(|_| answer.weighed == Weighed::PresetAsks) {
                 answer.reason = format!("{}; {why}", answer.reason);
             }
@@ -90,7 +90,7 @@ impl Policy {
         let mut answer = self.thing(&subject, touch.risk, call, standing);
         match (touch.by, &part.command) {
             (By::Words, Some(spelling)) => {
-                answer.rule = remember::of_words(&spelling.words);
+                answer.rule = remember::of_words(&spelling.words, call);
                 // By its words a command is read or written with; the preset has judged it by them already.
                 let own = matches!(touch.what, What::Git(_) | What::Network(_));
                 if answer.weighed == Weighed::PresetAsks && (command == Command::Allowed || !own) {
@@ -135,6 +135,7 @@ impl Policy {
         let allows = |sourced: &&Sourced| {
             sourced.rule.effect == Effect::Allow
                 && suffices(sourced, risk)
+                && !(sourced.source == Source::Granted && is_opened(subject, call))
                 && subject.is_allowed_by(&sourced.rule, tool, &standing.place)
         };
         if let Some(Sourced { rule, source }) = self.rules.iter().find(allows) {
@@ -208,6 +209,15 @@ fn suffices(Sourced { rule, source }: &Sourced, risk: Risk) -> bool {
         Source::Project | Source::Granted => false,
     };
     risk < Risk::Critical || (own && exact)
+}
+
+/// Tells whether a command has been given the network, which nobody thought of who allowed the same words without it.
+fn is_opened(subject: &Subject<'_>, call: &Call<'_>) -> bool {
+    let far = match subject {
+        Subject::Command(_) | Subject::Touched(What::Network(_)) => true,
+        Subject::Touched(What::Read(_) | What::Write(_) | What::Name(_) | What::Git(_)) => false,
+    };
+    far && remember::has_network(call)
 }
 
 fn cited(rule: &Rule, source: Source) -> String {

@@ -41,7 +41,7 @@ fn known(name: &str, args: &[String]) -> Option<(Risk, &'static str)> {
         name if KEYS.contains(&name) => (Risk::High, "it hands out keys"),
         "sysctl" | "mount" | "umount" | "swapoff" | "losetup" | "nsenter" | "unshare" | "chroot"
         | "ptrace" | "gdb" | "strace" | "ltrace" | "bpftrace" | "perf" | "dbus-send" | "gdbus" | "busctl"
-        | "osascript" | "xdg-open" | "open" | "screen" | "tmux" | "script" | "expect" => {
+        | "xdg-open" | "open" | "screen" | "tmux" | "script" | "expect" => {
             (Risk::High, "it reaches beyond the workspace")
         }
         _ => return None,

@@ -18,13 +18,16 @@ pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
     }
     values(args).for_each(|word| finding.read(word, scene));
     match name {
-        "sort" if has(args, "output", Some('o')) => {
-            let files = args.iter().skip_while(|arg| !arg.starts_with("-o")).skip(1).take(1);
-            files.for_each(|word| finding.write(word, scene));
+        "sort" => outputs(args).into_iter().for_each(|word| {
             finding.raise(Risk::Medium, "it writes");
-        }
+            finding.write(word, scene);
+        }),
         "uniq" => operands(args, valued).into_iter().skip(1).for_each(|word| finding.write(word, scene)),
-        "tree" if has(args, "", Some('o')) => finding.raise(Risk::Medium, "it writes"),
+        "tree" if has(args, "", Some('o')) => {
+            finding.raise(Risk::Medium, "it writes");
+            let named = args.iter().skip_while(|arg| !has(std::slice::from_ref(*arg), "", Some('o'))).nth(1);
+            named.into_iter().for_each(|word| finding.write(word, scene));
+        }
         "less" | "more" if args.iter().any(|arg| arg.starts_with('+')) => {
             finding.raise(Risk::Medium, "a pager is told to run something");
         }
@@ -37,6 +40,31 @@ pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
     Some(finding)
 }
 
+/// Returns the files that `sort` writes: `-o f`, `-of`, `-uo f`, `--output f`, `--output=f`, `--o=f`.
+fn outputs(args: &[String]) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(arg) = rest.next() {
+        if arg == "--" {
+            break;
+        }
+        let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        if name.len() > 2 && "--output".starts_with(name) {
+            found.extend(value.or_else(|| rest.next()));
+        } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
+            // The first letter that takes a value takes what is left.
+            let Some((at, letter)) = letters.char_indices().find(|(_, letter)| "ktSTo".contains(*letter))
+            else {
+                continue;
+            };
+            let attached = letters.get(at + 1..).filter(|value| !value.is_empty());
+            let value = attached.or_else(|| rest.next());
+            found.extend(value.filter(|_| letter == 'o'));
+        }
+    }
+    found
+}
+
 /// Judges a program that changes files, or is none.
 pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {
     let mut finding = Finding::of(Risk::Medium);
@@ -47,7 +75,7 @@ pub(super) fn writer(name: &str, args: &[String], scene: &Scene<'_>) -> Option<F
             values(args).for_each(|word| finding.name(word, scene));
         }
         "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => rights(args, scene, &mut finding),
-        "cp" | "ln" | "install" | "mv" | "rsync" => copies(name, args, scene, &mut finding),
+        "cp" | "ln" | "install" | "mv" => copies(name, args, scene, &mut finding),
         "dd" => disk(args, scene, &mut finding),
         "sed" | "gsed" => sed(args, scene, &mut finding),
         "awk" | "gawk" | "mawk" | "nawk" => awk(args, scene, &mut finding),
@@ -249,7 +277,7 @@ const READERS: [(&[&str], usize, &str); 9] = [
         "",
     ),
     (&["head", "tail"], 0, "nc"),
-    (&["sort"], 0, "ktSo"),
+    (&["sort"], 0, "ktSTo"),
     (&["cut"], 0, "dfcb"),
     (&["grep", "egrep", "fgrep", "zgrep", "rgrep"], 1, "ABCmef"),
     (&["rg", "ag", "ack"], 1, "ABCmeftgTj"),

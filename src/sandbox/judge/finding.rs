@@ -76,11 +76,11 @@ impl Finding {
     }
 
     pub(super) fn read(&mut self, word: &str, scene: &Scene<'_>) {
-        self.spots(word, scene, |spot| (secrets::of_reading(&spot), What::Read(spot)));
+        self.spots(word, scene, |spot| (secrets::of_reading(&spot, scene.place), What::Read(spot)));
     }
 
     pub(super) fn write(&mut self, word: &str, scene: &Scene<'_>) {
-        self.spots(word, scene, |spot| (secrets::of_writing(&spot), What::Write(spot)));
+        self.spots(word, scene, |spot| (secrets::of_writing(&spot, scene.place), What::Write(spot)));
         if spots(word, scene).iter().any(|spot| spot.zone == Zone::Unknown) {
             self.unclear("where it writes is known only when it runs");
         }
@@ -89,7 +89,7 @@ impl Finding {
     /// Notes a word that may be a file.
     pub(super) fn name(&mut self, word: &str, scene: &Scene<'_>) {
         self.spots(word, scene, |spot| {
-            let risk = if secrets::is_ours(&spot) { Risk::Critical } else { Risk::Low };
+            let risk = if secrets::is_ours(&spot, scene.place) { Risk::Critical } else { Risk::Low };
             (risk, What::Name(spot))
         });
     }

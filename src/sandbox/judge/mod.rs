@@ -53,7 +53,7 @@ pub fn command(text: &str, cwd: Option<&str>, wish: Wish, place: &Place, limits:
     let what = || walk.parts.iter().flat_map(|part| &part.touches).map(|touch| &touch.what);
     let far = what().any(|what| matches!(what, What::Network(_)));
     let secret = what().any(|what| match what {
-        What::Read(spot) | What::Name(spot) => secrets::holds_secrets(spot),
+        What::Read(spot) | What::Name(spot) => secrets::holds_secrets(spot, place),
         What::Write(_) | What::Git(_) | What::Network(_) => false,
     });
     if far && (secret || walk.traits.shows_environment) {
@@ -94,8 +94,8 @@ pub(super) fn tool(category: Category, touches: Vec<(What, Risk)>, least: Risk) 
 }
 
 /// Returns the risk of reading and of writing a file.
-pub(super) fn risks(spot: &Spot) -> (Risk, Risk) {
-    (secrets::of_reading(spot), secrets::of_writing(spot))
+pub(super) fn risks(spot: &Spot, place: &Place) -> (Risk, Risk) {
+    (secrets::of_reading(spot, place), secrets::of_writing(spot, place))
 }
 
 /// Returns the machine that an address names.

@@ -14,6 +14,9 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
     finding.why = Some(if installs { "it installs or publishes" } else { "it talks to another machine" });
     finding.traits.fetches = FETCHERS.contains(&name);
     let words = operands(args, "");
+    // The last of them is where the copy goes, here unless it names a machine.
+    let copied = words.last().filter(|word| matches!(name, "rsync" | "scp") && !word.contains(':'));
+    copied.into_iter().for_each(|word| finding.write(word, scene));
     let mut hosts: Vec<String> = words.iter().filter_map(|word| host_of(word)).collect();
     let remote = matches!(name, "ssh" | "scp" | "sftp" | "rsync" | "mosh");
     hosts.extend(words.iter().filter(|_| remote).filter_map(|word| host_of_remote(word)));
@@ -49,7 +52,7 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
 }
 
 /// Tells whether a program that manages packages would change or publish some.
-fn installs(name: &str, args: &[String]) -> bool {
+pub(super) fn installs(name: &str, args: &[String]) -> bool {
     if MANAGERS_OF_SYSTEMS.contains(&name) {
         return !args.is_empty();
     }

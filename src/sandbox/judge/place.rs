@@ -62,6 +62,18 @@ impl Place {
         }
     }
 
+    /// Tells whether a spot inside is a name of the home, or lies below it, where that name is in the workspace as well.
+    ///
+    /// A workspace that lies below the name has been chosen to be worked in.
+    pub(super) fn is_of_home(&self, spot: &Spot, name: &str) -> bool {
+        let Some(home) = self.home.as_ref().filter(|_| spot.zone == Zone::Inside) else { return false };
+        let named = format!("{home}/{name}").to_lowercase();
+        let is_below = |path: &str, root: &str| {
+            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        is_below(&named, &self.workspace.to_lowercase()) && is_below(&self.whole(spot).to_lowercase(), &named)
+    }
+
     pub(super) fn base(&self, cwd: Option<&str>) -> Base {
         let root = Base::At(self.workspace.clone());
         match cwd {

@@ -1,10 +1,10 @@
 //! Files by what others make of them: those that hold secrets, and those that are run or trusted.
 
-use super::place::{Spot, Zone};
+use super::place::{Place, Spot, Zone};
 use crate::sandbox::tools::Risk;
 
 /// Tells whether a file is named as those are which hold secrets.
-pub(super) fn holds_secrets(spot: &Spot) -> bool {
+pub(super) fn holds_secrets(spot: &Spot, place: &Place) -> bool {
     let path = spot.path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or_default();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -14,38 +14,53 @@ pub(super) fn holds_secrets(spot: &Spot) -> bool {
         || SECRET_EXTENSIONS.contains(&extension);
     let below = spot.zone != Zone::Inside && SECRET_FOLDERS.iter().any(|folder| has_folder(&path, folder));
     let system = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/proc/self/environ"];
-    named || below || system.iter().any(|file| path.starts_with(file)) || path.ends_with("/environ")
+    named
+        || below
+        || is_secret_of_home(spot, place)
+        || system.iter().any(|file| path.starts_with(file))
+        || path.ends_with("/environ")
+}
+
+/// Tells whether a file inside is one of the home's secrets, as the home is in the workspace.
+fn is_secret_of_home(spot: &Spot, place: &Place) -> bool {
+    SECRET_FOLDERS.iter().chain(&SECRET_NAMES).any(|name| place.is_of_home(spot, name))
 }
 
 /// Tells whether a path leads into what belongs to the daemon itself: its socket, its keys, its journal.
-pub(super) fn is_ours(spot: &Spot) -> bool {
+pub(super) fn is_ours(spot: &Spot, place: &Place) -> bool {
     let path = spot.path.to_lowercase();
+    if OURS.iter().any(|name| place.is_of_home(spot, name)) {
+        return true;
+    }
     spot.zone != Zone::Inside && (has_folder(&path, ".push") || path.ends_with("push/keys.toml"))
 }
 
 /// Returns how much harm reading a file may do.
-pub(super) fn of_reading(spot: &Spot) -> Risk {
-    if is_ours(spot) {
+pub(super) fn of_reading(spot: &Spot, place: &Place) -> Risk {
+    if is_ours(spot, place) {
         return Risk::Critical;
     }
     match spot.zone {
-        Zone::Inside if holds_secrets(spot) => Risk::Medium,
-        Zone::Outside | Zone::Unknown if holds_secrets(spot) => Risk::High,
+        Zone::Inside if is_secret_of_home(spot, place) => Risk::High,
+        Zone::Inside if holds_secrets(spot, place) => Risk::Medium,
+        Zone::Outside | Zone::Unknown if holds_secrets(spot, place) => Risk::High,
         Zone::Inside | Zone::Outside | Zone::Unknown => Risk::Low,
     }
 }
 
 /// Returns how much harm writing a file may do.
-pub(super) fn of_writing(spot: &Spot) -> Risk {
+pub(super) fn of_writing(spot: &Spot, place: &Place) -> Risk {
     let path = spot.path.to_lowercase();
     // What git finds there it runs: hooks, filters, an editor.
-    if path.split('/').any(|name| name == ".git") || is_ours(spot) {
+    if path.split('/').any(|name| name == ".git") || is_ours(spot, place) {
         return Risk::Critical;
     }
+    let mut trusted = SECRET_FOLDERS.iter().chain(&RUN_FOLDERS).chain(&RUN_FILES);
     match spot.zone {
+        Zone::Inside if trusted.any(|name| place.is_of_home(spot, name)) => Risk::Critical,
         Zone::Inside => {
             let run = path.split('/').any(|name| RUN_BY_OTHERS.contains(&name));
-            if run || holds_secrets(spot) { Risk::High } else { Risk::Medium }
+            if run || holds_secrets(spot, place) { Risk::High } else { Risk::Medium }
         }
         Zone::Outside | Zone::Unknown => of_writing_outside(&path),
     }
@@ -73,6 +88,8 @@ fn has_folder(path: &str, folder: &str) -> bool {
     format!("{path}/").contains(&format!("/{folder}/"))
 }
 
+/// What belongs to the daemon, in a home.
+const OURS: [&str; 2] = [".push", ".config/push/keys.toml"];
 const SECRET_NAMES: [&str; 9] = [
     ".netrc",
     "_netrc",
@@ -111,7 +128,8 @@ const RUN_BY_OTHERS: [&str; 9] = [
     ".pre-commit-config.yaml",
 ];
 /// The same in a home.
-const RUN_FOLDERS: [&str; 7] = [
+const RUN_FOLDERS: [&str; 8] = [
+    ".config/push",
     ".config/systemd",
     ".config/autostart",
     ".local/share/systemd",

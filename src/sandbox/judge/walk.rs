@@ -309,10 +309,11 @@ impl<'a> Walk<'a> {
         if usage == Use::Writes && spots.iter().any(|spot| spot.zone == Zone::Unknown) {
             self.doubt("where a redirection writes is known only when it runs");
         }
+        let place = self.place;
         let touch = |spot| {
             let (risk, what) = match usage {
-                Use::Writes => (secrets::of_writing(&spot), What::Write(spot)),
-                Use::Reads => (secrets::of_reading(&spot), What::Read(spot)),
+                Use::Writes => (secrets::of_writing(&spot, place), What::Write(spot)),
+                Use::Reads => (secrets::of_reading(&spot, place), What::Read(spot)),
             };
             Touch { what, risk, by: By::Itself }
         };

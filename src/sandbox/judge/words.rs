@@ -16,7 +16,7 @@ pub(super) fn has(args: &[String], long: &str, short: Option<char>) -> bool {
 fn is_long(arg: &str, long: &str) -> bool {
     let name = arg.split('=').next().unwrap_or(arg);
     // Programs take any beginning of a long option that is the only one.
-    name.len() > 3 && name.starts_with("--") && !long.is_empty() && format!("--{long}").starts_with(name)
+    name.len() > 2 && name.starts_with("--") && !long.is_empty() && format!("--{long}").starts_with(name)
 }
 
 fn is_short(arg: &str, letter: char) -> bool {

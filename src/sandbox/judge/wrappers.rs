@@ -1,6 +1,7 @@
 //! Programs that run other programs, and the shell's own ways to do so.
 
 use super::finding::{Finding, Inner, Input, Scene};
+use super::network;
 use super::words::is_open;
 use crate::sandbox::shell::{GLOB, HOLE};
 use crate::sandbox::tools::Risk;
@@ -26,7 +27,13 @@ pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Fi
         "trap" => trap(args, &mut finding),
         name if SHELLS.contains(&name) => shell(args, scene, &mut finding),
         "." | "source" => sourced(args, scene, &mut finding),
-        name if INTERPRETERS.contains(&name) => interpreter(args, scene, &mut finding),
+        "deno" if network::installs(name, args) => return None,
+        name if INTERPRETERS.contains(&name) => {
+            interpreter(args, scene, &mut finding);
+            if name == "osascript" {
+                finding.raise(Risk::High, "it reaches beyond the workspace");
+            }
+        }
         _ => return None,
     }
     Some(finding)
@@ -197,7 +204,7 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
                 place = arg[2..].to_owned();
                 1
             }
-            arg if arg.len() > 2 && valued.contains(&&arg[..2]) => 1,
+            arg if valued.iter().any(|option| arg.starts_with(option)) => 1,
             _ => {
                 finding.unclear("an unknown option stands before a command");
                 return;
@@ -212,6 +219,12 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
         (false, _) => {}
         (true, "xargs") => words.push("echo".to_owned()),
         (true, _) => return finding.unclear("it runs its input"),
+    }
+    // It gives its words to a shell.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=,+@%{}".contains(letter);
+    let before = words.iter().take_while(|word| !word.starts_with(":::")).count();
+    if name == "parallel" && (before == 0 || !words[..before].iter().all(|word| word.chars().all(plain))) {
+        return finding.unclear("it gives a text to a shell");
     }
     finding.traits.is_transparent = true;
     let mut words: Vec<String> =
@@ -229,9 +242,7 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                let words = rest.by_ref().take_while(|word| !matches!(word.as_str(), ";" | "+"));
-                let words: Vec<String> = words.map(|word| word.replace("{}", "\0")).collect();
-                words_of(&words, finding);
+                found(arg, &mut rest, finding);
             }
             "-delete" => {
                 finding.raise(Risk::High, "it removes what it finds");
@@ -250,19 +261,57 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     }
 }
 
+/// The command of an action of `find`: up to `;`, or up to a `+` directly behind `{}`.
+fn found<'a>(action: &str, rest: &mut impl Iterator<Item = &'a String>, finding: &mut Finding) {
+    let mut words: Vec<String> = Vec::new();
+    let mut ended = false;
+    for word in rest {
+        let behind = word == "+" && words.last().is_some_and(|last| last == "{}");
+        if is_open(word) || (behind && action.starts_with("-ok")) {
+            return finding.unclear("where a command of find ends is known only when it runs");
+        }
+        ended = word == ";" || behind;
+        if ended {
+            break;
+        }
+        words.push(word.clone());
+    }
+    if !ended {
+        return finding.unclear("a command of find does not end");
+    }
+    let words: Vec<String> = words.iter().map(|word| word.replace("{}", "\0")).collect();
+    words_of(&words, finding);
+}
+
 fn fd(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     finding.risk = Some(Risk::Low);
-    let at = args.iter().position(|arg| matches!(arg.as_str(), "-x" | "-X" | "--exec" | "--exec-batch"));
-    let open = args.iter().any(|arg| is_open(arg) || (arg.starts_with("--exec") && arg.contains('=')));
-    if open {
+    let runs = |arg: &String| matches!(arg.as_str(), "-x" | "-X" | "--exec" | "--exec-batch");
+    let hidden = |arg: &String| {
+        let among = arg.starts_with('-') && !arg.starts_with("--") && arg.contains(['x', 'X']);
+        among || arg.starts_with("--exec")
+    };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if runs(arg) {
+            let words = rest.by_ref().take_while(|word| *word != ";");
+            let mut words: Vec<String> = words.map(|word| with_places(word)).collect();
+            words.push(HOLE.to_string());
+            words_of(&words, finding);
+        } else if hidden(arg) {
+            finding.unclear("what runs is known only when it runs");
+        } else {
+            finding.name(arg, scene);
+        }
+    }
+    if args.iter().any(|arg| is_open(arg)) {
         finding.unclear("what runs is known only when it runs");
     }
-    args.iter().take(at.unwrap_or(args.len())).for_each(|word| finding.name(word, scene));
-    if let Some(at) = at {
-        let mut words: Vec<String> = args[at + 1..].iter().map(|word| word.replace("{}", "\0")).collect();
-        words.push(HOLE.to_string());
-        words_of(&words, finding);
-    }
+}
+
+/// Returns a word with what stands for a file that is found marked as unknown.
+fn with_places(word: &str) -> String {
+    let places = ["{}", "{/}", "{//}", "{.}", "{/.}"];
+    places.iter().fold(word.to_owned(), |word, place| word.replace(place, "\0"))
 }
 
 fn trap(args: &[String], finding: &mut Finding) {

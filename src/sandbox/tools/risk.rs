@@ -38,11 +38,11 @@ impl Risk {
 pub(super) fn judge(request: &Request, wish: Wish, place: &Place, limits: Limits) -> Judgement {
     let read = |path: &str| {
         let spot = place.file(path);
-        (What::Read(spot.clone()), judge::risks(&spot).0)
+        (What::Read(spot.clone()), judge::risks(&spot, place).0)
     };
     let write = |path: &str| {
         let spot = place.file(path);
-        (What::Write(spot.clone()), judge::risks(&spot).1)
+        (What::Write(spot.clone()), judge::risks(&spot, place).1)
     };
     let looking =
         |paths: Vec<&str>| judge::tool(Category::Read, paths.into_iter().map(read).collect(), Risk::Low);
