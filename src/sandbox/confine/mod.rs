@@ -85,6 +85,8 @@ pub struct Confinement {
     pub writable: Vec<PathBuf>,
     /// Files and directories that are not to be seen; what is hidden stays so inside the workspace.
     pub hidden: Vec<PathBuf>,
+    /// What the daemon believes or keeps secret: hidden too, and there are no walls where it could be made or moved.
+    pub own: Vec<PathBuf>,
     /// Whether the network of the machine is there.
     pub network: bool,
     /// Whether sockets of the machine may be talked to by path.
@@ -102,6 +104,7 @@ impl Confinement {
             workspace,
             writable: Vec::new(),
             hidden: Vec::new(),
+            own: Vec::new(),
             network: false,
             unix_sockets: false,
             bounds: Bounds::default(),
@@ -136,6 +139,7 @@ impl Confinement {
             protected: protected.into_iter().filter(|path| !leave.writable.contains(path)).collect(),
             writable,
             hidden: self.hidden.clone(),
+            own: self.own.clone(),
             network: self.network || leave.network,
             unix_sockets: self.unix_sockets,
             bounds: self.bounds,
@@ -181,6 +185,7 @@ pub(crate) struct Walls {
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) protected: Vec<PathBuf>,
     pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) own: Vec<PathBuf>,
     pub(crate) network: bool,
     pub(crate) unix_sockets: bool,
     pub(crate) bounds: Bounds,
