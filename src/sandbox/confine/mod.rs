@@ -130,13 +130,15 @@ impl Confinement {
     pub(super) fn walls(&self, way: Way, scratch: &Path, leave: &Leave) -> Walls {
         let mut writable = self.writable.clone();
         writable.extend(leave.writable.iter().cloned());
-        let protected = PROTECTED.map(|name| self.workspace.join(name));
+        let mut protected = PROTECTED.map(|name| self.workspace.join(name)).to_vec();
+        protected.retain(|path| !leave.writable.contains(path));
+        protected.extend(leave.closed.iter().cloned());
         Walls {
             way,
             workspace: self.workspace.clone(),
             temp: scratch.join(FILES),
             blank: scratch.join(BLANK),
-            protected: protected.into_iter().filter(|path| !leave.writable.contains(path)).collect(),
+            protected,
             writable,
             hidden: self.hidden.clone(),
             own: self.own.clone(),
@@ -169,6 +171,8 @@ pub struct Leave {
     pub network: bool,
     /// Write here too, also where it is protected.
     pub writable: Vec<PathBuf>,
+    /// Change nothing here, although it lies where may be written; it must be there.
+    pub closed: Vec<PathBuf>,
     /// Run outside of the walls, where there are any.
     pub outside: bool,
 }
@@ -229,9 +233,10 @@ mod tests {
         let walls = confinement.walls(Way::Namespaces, Path::new("/t"), &Leave::default());
         assert_eq!(walls.protected, [Path::new("/w/.git"), Path::new("/w/.push")]);
         assert!(!walls.network && walls.writable.is_empty());
-        let leave = Leave { network: true, writable: vec!["/w/.git".into()], outside: false };
+        let (writable, closed) = (vec!["/w/.git".into()], vec!["/w/.git/hooks".into()]);
+        let leave = Leave { network: true, writable, closed, outside: false };
         let walls = confinement.walls(Way::Namespaces, Path::new("/t"), &leave);
-        assert_eq!(walls.protected, [Path::new("/w/.push")]);
+        assert_eq!(walls.protected, [Path::new("/w/.push"), Path::new("/w/.git/hooks")]);
         assert_eq!(walls.writable, [Path::new("/w/.git")]);
         assert!(walls.network);
     }

@@ -74,7 +74,7 @@ mod tests {
         confinement.hidden = vec!["/a".into(), "/b".into()];
         confinement.own = vec!["/o".into()];
         confinement.unix_sockets = true;
-        let leave = Leave { network: true, writable: vec!["/c".into()], outside: false };
+        let leave = Leave { network: true, writable: vec!["/c".into()], ..Leave::default() };
         for way in Way::ALL {
             let walls = confinement.walls(way, Path::new("/t"), &leave);
             let fields = Walls::fields(Some(&walls));
