@@ -359,6 +359,71 @@ fn kind(outcome: &Outcome) -> Option<FaultKind> {
     outcome.fault.as_ref().map(|fault| fault.kind)
 }
 
+/// The filters of a repository inside are its author's, and a commit may change the outer one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_commit_runs_nothing_of_a_repository_inside() {
+    let Some(stage) = Stage::confined().await else { return };
+    std::fs::create_dir(stage.path("inner")).unwrap();
+    std::fs::write(stage.path("inner/f"), "x\n").unwrap();
+    let modules = "[submodule \"inner\"]\n\tpath = inner\n\turl = ./inner\n\tignore = none\n";
+    std::fs::write(stage.path(".gitmodules"), modules).unwrap();
+    stage.git(&["init", "-q", "inner"]);
+    stage.git(&["-C", "inner", "add", "f"]);
+    stage.git(&["-C", "inner", "commit", "-q", "-m", "inner"]);
+    stage.git(&["-c", "advice.addEmbeddedRepo=false", "add", "--all"]);
+    stage.git(&["commit", "-q", "-m", "with inner"]);
+    let plant = format!("touch {0}/PWNED {0}/hooks/pre-push; cat", stage.path(".git").display());
+    stage.git(&["-C", "inner", "config", "filter.x.clean", &plant]);
+    std::fs::create_dir_all(stage.path("inner/.git/info")).unwrap();
+    std::fs::write(stage.path("inner/.git/info/attributes"), "* filter=x\n").unwrap();
+    for (number, args) in [
+        json!({ "message": "m", "all": true }),
+        json!({ "message": "m", "paths": ["new", "inner"] }),
+        json!({ "message": "nothing", "all": true }),
+        json!({ "message": "nothing" }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // As long as before, and newer: only the content could tell.
+        std::fs::write(stage.path("inner/f"), format!("{number}\n")).unwrap();
+        if number < 2 {
+            std::fs::write(stage.path("new"), format!("{number}\n")).unwrap();
+            assert_eq!(stage.json("sandbox_git_commit", args).await["filesChanged"], 1);
+        } else {
+            let nothing = stage.run("sandbox_git_commit", args).await;
+            assert_eq!(nothing.fault.unwrap().kind, FaultKind::NothingToCommit);
+        }
+        for planted in ["PWNED", "hooks/pre-push"] {
+            assert!(!stage.path(".git").join(planted).exists(), "{planted} by commit {number}");
+        }
+    }
+}
+
+/// A filter of the user's own runs while a commit is made, and what others run or believe stays closed to it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_a_repository_runs_or_believes_is_closed_to_a_commit() {
+    let Some(stage) = Stage::confined().await else { return };
+    let git = stage.path(".git").display().to_string();
+    let plant = format!("touch {git}/ran; echo x > {git}/hooks/pre-push; echo x >> {git}/config; cat");
+    stage.git(&["config", "filter.x.clean", &plant]);
+    std::fs::write(stage.path(".gitattributes"), "filtered filter=x\n").unwrap();
+    std::fs::write(stage.path("filtered"), "1\n").unwrap();
+    let config = std::fs::read(stage.path(".git/config")).unwrap();
+    stage.json("sandbox_git_commit", json!({ "message": "m", "all": true })).await;
+    assert!(stage.path(".git/ran").exists());
+    assert!(!stage.path(".git/hooks/pre-push").exists());
+    assert_eq!(std::fs::read(stage.path(".git/config")).unwrap(), config);
+    // What is not there cannot be closed, but is seen.
+    stage.git(&["config", "filter.x.clean", &format!("echo /tmp > {git}/commondir; cat")]);
+    std::fs::write(stage.path("filtered"), "2\n").unwrap();
+    let done = stage.run("sandbox_git_commit", json!({ "message": "m", "all": true })).await;
+    let fault = done.fault.unwrap();
+    assert!(fault.message.contains("commondir changed meanwhile"), "{}", fault.message);
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn git_works_behind_walls_and_changes_the_repository_only_to_commit() {

@@ -22,7 +22,7 @@ pub struct Sandboxes {
     unconfined: Unconfined,
     /// The owner's home.
     home: PathBuf,
-    /// What no command of a model sees.
+    /// What no command of a model sees, nor could make.
     own: Vec<PathBuf>,
 }
 
@@ -69,8 +69,7 @@ impl Sandboxes {
         let chosen = &settings.sandbox;
         let home_of_user = home.unwrap_or(&self.home);
         let place = |text: &String| sandbox::path(text, home_of_user);
-        let mut hidden = self.own.clone();
-        hidden.extend(credential_stores(&self.home));
+        let mut hidden = credential_stores(&self.home);
         if home_of_user != self.home {
             hidden.extend(credential_stores(home_of_user));
         }
@@ -82,6 +81,7 @@ impl Sandboxes {
             workspace: workspace.to_owned(),
             writable: chosen.writable.iter().map(place).collect(),
             hidden,
+            own: self.own.clone(),
             network: chosen.network == Switch::On,
             unix_sockets: chosen.unix_sockets == Switch::On,
             bounds: Bounds {
@@ -152,13 +152,10 @@ mod tests {
     fn what_the_daemon_keeps_to_itself_is_hidden_whatever_is_configured() {
         let sandboxes = sandboxes(&[]);
         let confinement = confinement(&sandboxes, &Settings::default());
-        for path in [
-            "/home/ann/.push",
-            "/home/ann/.config/push",
-            "/home/ann/.config/push/keys.toml",
-            "/home/ann/.ssh",
-            "/home/bob/.ssh",
-        ] {
+        for path in ["/home/ann/.push", "/home/ann/.config/push", "/home/ann/.config/push/keys.toml"] {
+            assert!(confinement.own.contains(&path.into()), "{path}");
+        }
+        for path in ["/home/ann/.ssh", "/home/bob/.ssh"] {
             assert!(confinement.hidden.contains(&path.into()), "{path}");
         }
         assert!(!confinement.network && !confinement.unix_sockets && confinement.writable.is_empty());
@@ -168,10 +165,10 @@ mod tests {
     #[test]
     fn a_configuration_in_the_home_does_not_hide_the_home() {
         let sandboxes = sandboxes(&[("PUSH_CONFIG", "/home/ann/c.toml"), ("PUSHD_SOCKET", "/srv/s/p.sock")]);
-        let hidden = confinement(&sandboxes, &Settings::default()).hidden;
-        assert!(!hidden.contains(&"/home/ann".into()), "{hidden:?}");
+        let own = confinement(&sandboxes, &Settings::default()).own;
+        assert!(!own.contains(&"/home/ann".into()), "{own:?}");
         for path in ["/home/ann/c.toml", "/home/ann/keys.toml", "/srv/s/p.sock"] {
-            assert!(hidden.contains(&path.into()), "{path}");
+            assert!(own.contains(&path.into()), "{path}");
         }
     }
 

@@ -195,6 +195,8 @@ pub(super) enum Part {
     Hidden,
     /// Something protected is a link.
     Link,
+    /// What is the daemon's own lies where may be written.
+    Own,
     /// The place of something protected cannot be held.
     Guard,
     /// Namespaces.
@@ -210,11 +212,12 @@ pub(super) enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Root,
         Self::Missing,
         Self::Hidden,
         Self::Link,
+        Self::Own,
         Self::Guard,
         Self::Namespaces,
         Self::Mounts,
@@ -230,6 +233,10 @@ impl Part {
             Self::Missing => "the workspace is not there",
             Self::Hidden => "the workspace lies in a directory that is hidden from commands",
             Self::Link => "`.git` or `.push` of the workspace is a symbolic link, which cannot be protected",
+            Self::Own => {
+                "the workspace, or a place that may be written, holds pushd's own files (its home, socket, configuration or \
+                 keys); open a directory below it"
+            }
             Self::Guard => "`.git` or `.push` of the workspace cannot be protected",
             Self::Namespaces => "user namespaces cannot be used",
             Self::Mounts => "the view of the files cannot be built",

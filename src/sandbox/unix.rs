@@ -8,7 +8,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -70,6 +70,11 @@ pub(super) fn private_directory(path: &Path) -> io::Result<()> {
 /// Makes a directory and those above it, for their owner alone.
 pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)
+}
+
+/// Lets the owner of a directory do everything with it.
+pub(super) fn open_to_owner(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 /// The keeper's process.

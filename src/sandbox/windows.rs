@@ -41,6 +41,13 @@ pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
+/// Lets a directory be removed.
+pub(super) fn open_to_owner(path: &Path) -> io::Result<()> {
+    let mut permissions = std::fs::metadata(path)?.permissions();
+    permissions.set_readonly(false);
+    std::fs::set_permissions(path, permissions)
+}
+
 /// The keeper's process, which cannot exist.
 pub(super) struct Process(Infallible);
 

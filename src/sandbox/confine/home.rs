@@ -22,7 +22,8 @@ const STORES: &[&str] = &[
     ".pgpass",
     ".my.cnf",
     ".vault-token",
-    ".terraform.d/credentials.tfrc.json",
+    ".terraform.d",
+    ".terraformrc",
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".gem/credentials",
@@ -41,6 +42,25 @@ const STORES: &[&str] = &[
     ".local/share/keyrings",
     ".local/share/kwalletd",
     "snap/firefox",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".pi/agent",
+    ".config/github-copilot",
+    ".config/sops",
+    ".config/hub",
+    ".config/fly",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".s3cfg",
+    ".boto",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".var/app",
+    ".bash_history",
+    ".zsh_history",
 ];
 
 #[cfg(test)]
@@ -50,7 +70,9 @@ mod tests {
     #[test]
     fn stores_are_below_the_home() {
         let stores = credential_stores(Path::new("/home/ann"));
-        assert!(stores.contains(&"/home/ann/.ssh".into()));
+        for name in [".ssh", ".claude.json", ".config/sops", ".zsh_history"] {
+            assert!(stores.contains(&Path::new("/home/ann").join(name)), "{name}");
+        }
         assert!(stores.iter().all(|store| store.starts_with("/home/ann") && store != Path::new("/home/ann")));
     }
 }

@@ -85,6 +85,8 @@ pub struct Confinement {
     pub writable: Vec<PathBuf>,
     /// Files and directories that are not to be seen; what is hidden stays so inside the workspace.
     pub hidden: Vec<PathBuf>,
+    /// What the daemon believes or keeps secret: hidden too, and there are no walls where it could be made or moved.
+    pub own: Vec<PathBuf>,
     /// Whether the network of the machine is there.
     pub network: bool,
     /// Whether sockets of the machine may be talked to by path.
@@ -102,6 +104,7 @@ impl Confinement {
             workspace,
             writable: Vec::new(),
             hidden: Vec::new(),
+            own: Vec::new(),
             network: false,
             unix_sockets: false,
             bounds: Bounds::default(),
@@ -127,15 +130,18 @@ impl Confinement {
     pub(super) fn walls(&self, way: Way, scratch: &Path, leave: &Leave) -> Walls {
         let mut writable = self.writable.clone();
         writable.extend(leave.writable.iter().cloned());
-        let protected = PROTECTED.map(|name| self.workspace.join(name));
+        let mut protected = PROTECTED.map(|name| self.workspace.join(name)).to_vec();
+        protected.retain(|path| !leave.writable.contains(path));
+        protected.extend(leave.closed.iter().cloned());
         Walls {
             way,
             workspace: self.workspace.clone(),
             temp: scratch.join(FILES),
             blank: scratch.join(BLANK),
-            protected: protected.into_iter().filter(|path| !leave.writable.contains(path)).collect(),
+            protected,
             writable,
             hidden: self.hidden.clone(),
+            own: self.own.clone(),
             network: self.network || leave.network,
             unix_sockets: self.unix_sockets,
             bounds: self.bounds,
@@ -165,6 +171,8 @@ pub struct Leave {
     pub network: bool,
     /// Write here too, also where it is protected.
     pub writable: Vec<PathBuf>,
+    /// Change nothing here, although it lies where may be written; it must be there.
+    pub closed: Vec<PathBuf>,
     /// Run outside of the walls, where there are any.
     pub outside: bool,
 }
@@ -181,6 +189,7 @@ pub(crate) struct Walls {
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) protected: Vec<PathBuf>,
     pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) own: Vec<PathBuf>,
     pub(crate) network: bool,
     pub(crate) unix_sockets: bool,
     pub(crate) bounds: Bounds,
@@ -224,9 +233,10 @@ mod tests {
         let walls = confinement.walls(Way::Namespaces, Path::new("/t"), &Leave::default());
         assert_eq!(walls.protected, [Path::new("/w/.git"), Path::new("/w/.push")]);
         assert!(!walls.network && walls.writable.is_empty());
-        let leave = Leave { network: true, writable: vec!["/w/.git".into()], outside: false };
+        let (writable, closed) = (vec!["/w/.git".into()], vec!["/w/.git/hooks".into()]);
+        let leave = Leave { network: true, writable, closed, outside: false };
         let walls = confinement.walls(Way::Namespaces, Path::new("/t"), &leave);
-        assert_eq!(walls.protected, [Path::new("/w/.push")]);
+        assert_eq!(walls.protected, [Path::new("/w/.push"), Path::new("/w/.git/hooks")]);
         assert_eq!(walls.writable, [Path::new("/w/.git")]);
         assert!(walls.network);
     }

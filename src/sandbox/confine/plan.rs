@@ -2,7 +2,8 @@
 //!
 //! Pure: what is there is asked of the caller. Everything is read-only to begin with; then come a temporary directory, the
 //! places that may be written, the places that are hidden and the places that are protected, so that what is hidden stays
-//! hidden inside the workspace and what is protected stays so inside everything.
+//! hidden inside the workspace and what is protected stays so inside everything. A directory between a place that may be
+//! written and what is hidden in it is mounted onto itself, as what is a mount cannot be renamed.
 
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,8 @@ pub enum Flaw {
     WorkspaceIsHidden,
     /// What is to be protected is a link, which could be exchanged.
     ProtectedIsLink,
+    /// What the daemon believes or keeps secret lies where may be written.
+    OwnIsWritable,
 }
 
 /// Makes the plan.
@@ -86,11 +89,11 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
     if workspace != Path::new(TEMP) {
         plan.push(Mount::Writable { source: walls.temp.clone(), target: TEMP.into() });
     }
-    let mut places: Vec<PathBuf> = walls.writable.iter().filter_map(|path| look.real(path)).collect();
-    places.retain(|place| look.kind(place) == Kind::Directory && place.parent().is_some());
-    places.push(workspace.clone());
-    places.sort();
-    places.dedup();
+    let places = places(walls, look);
+    if owns_part_of(&places, walls, look) {
+        return Err(Flaw::OwnIsWritable);
+    }
+    let places = with_those_above(&hidden, places);
     plan.extend(places.into_iter().map(|place| Mount::Writable { source: place.clone(), target: place }));
     for path in hidden {
         if is_visible(&path, &plan) {
@@ -115,9 +118,60 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
     Ok(plan)
 }
 
+/// The directories that may be written, the outer before the inner.
+fn places(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
+    let all = walls.writable.iter().chain([&walls.workspace]);
+    let mut places: Vec<PathBuf> = all.filter_map(|path| look.real(path)).collect();
+    places.retain(|place| look.kind(place) == Kind::Directory && place.parent().is_some());
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Refuses walls in which a command could make, move or exchange what is the daemon's own.
+pub(crate) fn own_is_closed(walls: &Walls, look: &dyn Look) -> Result<(), Flaw> {
+    if owns_part_of(&places(walls, look), walls, look) { Err(Flaw::OwnIsWritable) } else { Ok(()) }
+}
+
+/// Whether something of the daemon's own lies in one of these places, or would once it is made.
+fn owns_part_of(places: &[PathBuf], walls: &Walls, look: &dyn Look) -> bool {
+    let inside = |path: &PathBuf| places.iter().any(|place| within(path, place));
+    walls.own.iter().any(|own| spellings(own, &|path| look.real(path)).iter().any(inside))
+}
+
+/// Every place whose change would change what stands under a path: where it really is, and where each of its names is kept,
+/// as far as they are there; a link among them counts as itself and as what it names.
+pub(crate) fn spellings(path: &Path, real: &dyn Fn(&Path) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = real(path).into_iter().collect();
+    for part in path.ancestors() {
+        let (Some(above), Some(name)) = (part.parent().and_then(real), part.file_name()) else { continue };
+        let rest = path.strip_prefix(part).unwrap_or(Path::new(""));
+        all.push(above.join(name).join(rest).components().collect());
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// These places and every directory between one and something hidden in it, the outer before the inner.
+fn with_those_above(hidden: &[PathBuf], places: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut all = places.clone();
+    for path in hidden {
+        // They are sorted: the first is the outermost.
+        if let Some(place) = places.iter().find(|place| within(path, place)) {
+            let between = path.ancestors().skip(1).take_while(|above| above != place);
+            all.extend(between.map(Path::to_owned));
+        }
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// What is to be hidden and is there, the outer before the inner and without what lies in another.
 fn hidden(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = walls.hidden.iter().filter_map(|path| look.real(path)).collect();
+    let wanted = walls.hidden.iter().chain(&walls.own);
+    let mut all: Vec<PathBuf> = wanted.filter_map(|path| look.real(path)).collect();
     all.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
     for path in all {
@@ -267,6 +321,55 @@ mod tests {
             confinement.hidden = vec!["/home/ann/.push".into()];
             assert_eq!(plan(&walls(&confinement), &files), Err(flaw), "{workspace}");
         }
+    }
+
+    #[test]
+    fn there_are_no_walls_where_the_daemons_own_could_be_made_moved_or_exchanged() {
+        let mut files =
+            Files::new(&["/tmp/", "/home/ann/w/", "/home/ann/.push/", "/srv/c/", "/data/config/"]);
+        files.link("/srv/c/link", "/data/config");
+        for (own, workspace, writable, fine) in [
+            // It is not there yet.
+            ("/home/ann/.config/push/config.toml", "/home/ann", "/none", false),
+            ("/home/ann/.config/push/config.toml", "/home", "/none", false),
+            ("/home/ann/.push", "/home/ann", "/none", false),
+            ("/home/ann/.push", "/home/ann/w", "/home/ann", false),
+            ("/home/ann/w/push.toml", "/home/ann/w", "/none", false),
+            // The link on the way could be exchanged; what it names could be changed.
+            ("/srv/c/link", "/srv/c", "/none", false),
+            ("/srv/c/link", "/data", "/none", false),
+            ("/home/ann/.push", "/home/ann/w", "/srv/c", true),
+            ("/home/ann/.config/push/config.toml", "/home/ann/w", "/none", true),
+            ("/home/ann/wide", "/home/ann/w", "/none", true),
+        ] {
+            let mut confinement = Confinement::of(workspace.into());
+            confinement.own = vec![own.into()];
+            confinement.writable = vec![writable.into()];
+            let walls = walls(&confinement);
+            let flaw = plan(&walls, &files).err();
+            assert_eq!(flaw, (!fine).then_some(Flaw::OwnIsWritable), "{own} in {workspace}, {writable}");
+            assert_eq!(own_is_closed(&walls, &files).is_ok(), fine);
+        }
+    }
+
+    #[test]
+    fn what_lies_above_something_hidden_is_held_in_its_place() {
+        let files = Files::new(&["/tmp/", "/w/a/b/key", "/w/a/b/pin", "/w/c/", "/other/d/key"]);
+        let mut confinement = Confinement::of("/w".into());
+        confinement.hidden = vec!["/w/a/b/key".into(), "/w/a/b/pin".into(), "/other/d/key".into()];
+        let mounts = plan(&walls(&confinement), &files).unwrap();
+        assert_eq!(
+            mounts,
+            [
+                writable("/t/files", "/tmp"),
+                writable("/w", "/w"),
+                writable("/w/a", "/w/a"),
+                writable("/w/a/b", "/w/a/b"),
+                Mount::Blank("/other/d/key".into()),
+                Mount::Blank("/w/a/b/key".into()),
+                Mount::Blank("/w/a/b/pin".into()),
+            ]
+        );
     }
 
     #[test]

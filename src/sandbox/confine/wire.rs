@@ -15,7 +15,7 @@ impl Walls {
         let mut fields = vec![walls.way.word().into(), flag(walls.network), flag(walls.unix_sockets)];
         fields.extend([processes, memory, file].map(number));
         fields.extend([&walls.workspace, &walls.temp, &walls.blank].map(|place| path(place)));
-        for list in [&walls.writable, &walls.protected, &walls.hidden] {
+        for list in [&walls.writable, &walls.protected, &walls.hidden, &walls.own] {
             fields.push(list.len().to_string().into_bytes());
             fields.extend(list.iter().map(|place| path(place)));
         }
@@ -46,10 +46,20 @@ impl Walls {
             let length: usize = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
             (0..length).map(|_| fields.next().map(path)).collect::<Option<Vec<_>>>()
         };
-        let (writable, protected, hidden) = (list()?, list()?, list()?);
-        let walls =
-            Self { way, workspace, temp, blank, writable, protected, hidden, network, unix_sockets, bounds };
-        Some(Some(walls))
+        let (writable, protected, hidden, own) = (list()?, list()?, list()?, list()?);
+        Some(Some(Self {
+            way,
+            workspace,
+            temp,
+            blank,
+            writable,
+            protected,
+            hidden,
+            own,
+            network,
+            unix_sockets,
+            bounds,
+        }))
     }
 }
 
@@ -62,8 +72,9 @@ mod tests {
     fn walls_are_read_as_they_were_written_and_cut_ones_are_not() {
         let mut confinement = Confinement::of("/w x".into());
         confinement.hidden = vec!["/a".into(), "/b".into()];
+        confinement.own = vec!["/o".into()];
         confinement.unix_sockets = true;
-        let leave = Leave { network: true, writable: vec!["/c".into()], outside: false };
+        let leave = Leave { network: true, writable: vec!["/c".into()], ..Leave::default() };
         for way in Way::ALL {
             let walls = confinement.walls(way, Path::new("/t"), &leave);
             let fields = Walls::fields(Some(&walls));

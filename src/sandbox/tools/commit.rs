@@ -95,14 +95,16 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
         "-m",
         &*args.message,
     ];
+    let named: Vec<&str> = paths.iter().map(String::as_str).collect();
+    // A commit of nothing would look for what there is, in the repositories inside this one too.
+    let difference =
+        [&["diff", "--cached", "--quiet", "--ignore-submodules=dirty", "--"][..], &named].concat();
     let script = if paths.is_empty() {
-        Script::git(&words)
+        Script::git(&["rev-parse", "--git-dir"]).quietly().if_different(&difference).then(&words)
     } else {
-        let mut add = vec!["add", "--all", "--"];
-        add.extend(paths.iter().map(String::as_str));
         words.extend(["--only", "--"]);
-        words.extend(paths.iter().map(String::as_str));
-        Script::git(&add).quietly().then(&words)
+        words.extend(&named);
+        staged(args, &named).if_different(&difference).then(&words)
     };
     let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
     let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
@@ -119,6 +121,22 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
     })
     .to_string())
 }
+
+/// Stages the present state of these paths, without a look into repositories inside this one, which `git add` would take.
+fn staged(args: &Args, paths: &[&str]) -> Script {
+    let ls_files = |how: &[&'static str]| [&["ls-files", "-z"], how, OTHERS, &["--"], paths].concat();
+    let present = ls_files(&["--modified", "--deleted"]);
+    let update = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
+    let script = match args.paths {
+        // Who names a path means one that is there.
+        Some(_) => Script::git(&ls_files(&["--error-unmatch", "--cached"])).unheard().then(&present),
+        None => Script::git(&present),
+    };
+    script.read_by(&update).quietly()
+}
+
+/// Files that are new to git, without what it ignores.
+const OTHERS: &[&str] = &["--others", "--exclude-standard"];
 
 /// What would be committed.
 pub(super) struct Preview {
@@ -140,11 +158,13 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
     let whole = Script::git(&[&["diff"][..], &WHOLE, &about].concat()).read_by(&["hash-object", "--stdin"]);
     let mut seal = Sha256::new_with_prefix(whole.run(bench).await?.bytes);
     if !paths.is_empty() {
-        let mut others = vec!["ls-files", "-z", "--others", "--exclude-standard", "--"];
+        let mut others = [&["ls-files", "-z"], OTHERS, &["--"]].concat();
         others.extend(paths.iter().map(String::as_str));
         let printed = Script::git(&others).run(bench).await?;
-        let names: Vec<String> =
-            String::from_utf8_lossy(&printed.bytes).split_terminator('\0').map(str::to_owned).collect();
+        let text = String::from_utf8_lossy(&printed.bytes);
+        // A repository inside this one is named as a directory, and is not taken in.
+        let names =
+            text.split_terminator('\0').filter(|name| !name.ends_with('/')).map(str::to_owned).collect();
         let (new, digest) = bench.away(move |site| Ok(new_files(names, site))).await?;
         files.extend(new);
         seal.update(digest);

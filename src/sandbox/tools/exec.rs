@@ -43,7 +43,7 @@ impl Args {
         Leave {
             network: self.network.unwrap_or(false),
             outside: self.outside.unwrap_or(false),
-            writable: Vec::new(),
+            ..Leave::default()
         }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Hooks, file system monitors, external differences, text conversions, pagers, editors, signing and credential helpers
 //! are off, variables of the environment that steer git are taken out, and paths are taken by the letter. Filters that
-//! the user's own configuration names still run, as files could not be committed right without them.
+//! the user's own configuration names still run, as files could not be committed right without them. Those of a repository
+//! inside the workspace would be its author's: no call that may change something looks into one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
@@ -87,6 +90,21 @@ impl Script {
         self
     }
 
+    /// Has nobody hear what the last call prints.
+    pub(super) fn unheard(mut self) -> Self {
+        self.0.push_str(" >/dev/null");
+        self
+    }
+
+    /// Goes on only when a difference that is asked for quietly is one.
+    pub(super) fn if_different(mut self, args: &[&str]) -> Self {
+        let words: Vec<String> = HARDENED.iter().chain(args).map(|word| quoted(word)).collect();
+        // Whatever else is wrong, the next call says itself.
+        let nothing = "{ echo 'nothing to commit' >&2; exit 1; }";
+        self.0.push_str(&format!(" && {{ {} && {nothing} || :; }}", words.join(" ")));
+        self
+    }
+
     /// Has what the last call prints taken for a complaint.
     pub(super) fn quietly(mut self) -> Self {
         self.0.push_str(" >&2");
@@ -103,8 +121,20 @@ impl Script {
         let places = ["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"];
         let printed = Self::git(&places).run(bench).await?;
         let text = String::from_utf8_lossy(&printed.bytes);
-        let writable = text.lines().map(PathBuf::from).collect();
-        self.run_with(bench, Leave { writable, ..Leave::default() }).await
+        let writable: Vec<PathBuf> = text.lines().map(PathBuf::from).collect();
+        let dirs = writable.clone();
+        let before = bench.away(move |_| Ok(believed(&dirs))).await?;
+        let closed = before.iter().filter(|(_, stands)| stands.can_be_closed()).map(|(path, _)| path.clone());
+        let leave = Leave { closed: closed.collect(), writable: writable.clone(), ..Leave::default() };
+        let printed = self.run_with(bench, leave).await;
+        let after = bench.away(move |_| Ok(believed(&writable))).await?;
+        match before.iter().zip(&after).find(|(before, after)| before != after) {
+            None => printed,
+            Some(((path, _), _)) => Err(Fault::new(
+                FaultKind::GitFailed,
+                format!("{} changed meanwhile: look at it before git is used again", path.display()),
+            )),
+        }
     }
 
     async fn run_with(self, bench: &Bench, leave: Leave) -> Result<Printed, Fault> {
@@ -139,6 +169,54 @@ impl Script {
             (Some(fault), None) => Err(fault),
         }
     }
+}
+
+/// What of a repository is run or believed, and changed by no commit.
+const BELIEVED: [&str; 11] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "info",
+    "modules",
+    "commondir",
+    "gitdir",
+    "branches",
+    "remotes",
+    "rebase-merge",
+    "rebase-apply",
+];
+
+/// What stands under a name.
+#[derive(Debug, PartialEq, Eq)]
+enum Stands {
+    Nothing,
+    Link(PathBuf),
+    Something(FileType),
+}
+
+impl Stands {
+    /// Whether a mount can stand on it.
+    const fn can_be_closed(&self) -> bool {
+        match self {
+            Self::Something(_) => true,
+            Self::Nothing | Self::Link(_) => false,
+        }
+    }
+}
+
+/// Looks at what is believed of these directories of a repository; it blocks.
+fn believed(dirs: &[PathBuf]) -> Vec<(PathBuf, Stands)> {
+    let paths: BTreeSet<PathBuf> =
+        dirs.iter().flat_map(|dir| BELIEVED.iter().map(|name| dir.join(name))).collect();
+    let look = |path: PathBuf| {
+        let stands = match (fs::symlink_metadata(&path), fs::read_link(&path)) {
+            (Err(_), _) => Stands::Nothing,
+            (Ok(_), Ok(target)) => Stands::Link(target),
+            (Ok(there), Err(_)) => Stands::Something(there.file_type()),
+        };
+        (path, stands)
+    };
+    paths.into_iter().map(look).collect()
 }
 
 /// Makes sense of what git complained about.

@@ -125,6 +125,7 @@ fn part(flaw: Flaw) -> Part {
         Flaw::WorkspaceIsMissing => Part::Missing,
         Flaw::WorkspaceIsHidden => Part::Hidden,
         Flaw::ProtectedIsLink => Part::Link,
+        Flaw::OwnIsWritable => Part::Own,
     }
 }
 

@@ -12,8 +12,9 @@ use landlock::{
 };
 use nix::errno::Errno;
 
-use super::{filter, rights};
-use crate::sandbox::confine::{TEMP, Walls, Way};
+use super::disk::Disk;
+use super::{filter, part, rights};
+use crate::sandbox::confine::{TEMP, Walls, Way, plan};
 use crate::sandbox::message::{Obstacle, Part, Standing};
 
 /// The newest rules that are known here; an older kernel keeps those it knows.
@@ -27,6 +28,10 @@ const DEVICE_PLACES: [&str; 2] = ["/dev/pts", "/dev/shm"];
 /// Lays all rules down, and says which of them the kernel keeps.
 pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Obstacle> {
     let failed = |errno: Errno| Obstacle { part: Part::Rules, errno: errno as i32 };
+    if walls.way == Way::Rules {
+        // With mounts, the plan of these has seen to it.
+        plan::own_is_closed(walls, &Disk).map_err(|flaw| Obstacle { part: part(flaw), errno: 0 })?;
+    }
     rights::limit(walls.bounds).map_err(failed)?;
     rights::give_up().map_err(failed)?;
     let landlock = files(walls).map_err(|_| failed(Errno::EINVAL))?;
@@ -46,7 +51,7 @@ fn files(walls: &Walls) -> Result<bool, RulesetError> {
         Way::Bubblewrap | Way::Namespaces => rules = allow(rules, Path::new("/"), read)?,
         // Nothing covers what is hidden: it is read around.
         Way::Rules => {
-            for path in around(&walls.hidden) {
+            for path in around(walls.hidden.iter().chain(&walls.own)) {
                 rules = allow(rules, &path, read)?;
             }
         }
@@ -86,8 +91,8 @@ fn allow(
 }
 
 /// Everything except what is hidden, in as few pieces as that takes.
-fn around(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let hidden: Vec<PathBuf> = hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
+fn around<'a>(hidden: impl IntoIterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let hidden: Vec<PathBuf> = hidden.into_iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let (mut pieces, mut inside) = (Vec::new(), vec![PathBuf::from("/")]);
     while let Some(path) = inside.pop() {
         if hidden.contains(&path) {
