@@ -1,7 +1,7 @@
 //! The tools that a model may call: what they are called, what they take, what they may cost, and what they do.
 //!
 //! The way of a call: [`parse`] reads its arguments strictly into a [`Request`]; [`Request::category`] and
-//! [`Request::risk`] say what kind of thing it is, by the tool and its arguments and never by what the model claims;
+//! [`Request::judge`] say what kind of thing it is, by the tool and its arguments and never by what the model claims;
 //! [`Request::question`] looks at the workspace and says what to ask before; [`run`] does it. Nobody is asked here.
 //!
 //! A result is one bounded text: plain where it is text (a file, a difference, what a command printed), compact JSON
