@@ -86,7 +86,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         Harmless,
         "exchange a directory for a link while writing",
         "mkdir d; (while :; do rm -rf d; ln -s $OUT d; rm d; mkdir d; done) 2>/dev/null & i=0
-         while [ $i -lt 400 ]; do echo x > d/escaped; i=$((i+1)); done 2>/dev/null; kill $!",
+         while [ $i -lt 20000 ] && [ ! -e $OUT/escaped ]; do echo x > d/escaped; i=$((i+1)); done 2>/dev/null; kill $!",
     ),
     attempt(Files, Harmless, "a copy of the shell", "cp /bin/sh s && ./s -c 'echo x > $OUT/escaped'"),
     attempt(Files, Harmless, "a shell in memory", "call memory_shell"),
