@@ -1,0 +1,52 @@
+//! The places that the protocol has at sessions: one a session, as long as somebody needs it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::seat::Seat;
+use crate::kernel::id::SessionId;
+
+/// The places at sessions, by session.
+#[derive(Default)]
+pub(super) struct Seats {
+    taken: Mutex<BTreeMap<SessionId, Arc<Seat>>>,
+    /// A place is taken once, however many want it.
+    pub(super) taking: tokio::sync::Mutex<()>,
+}
+
+impl Seats {
+    pub(super) fn get(&self, session: &SessionId) -> Option<Arc<Seat>> {
+        self.lock().get(session).filter(|seat| !seat.is_gone()).cloned()
+    }
+
+    pub(super) fn put(&self, seat: Arc<Seat>) {
+        self.lock().insert(seat.session().clone(), seat);
+    }
+
+    /// Gives up the place at a session, and returns it.
+    pub(super) fn remove(&self, session: &SessionId) -> Option<Arc<Seat>> {
+        self.lock().remove(session)
+    }
+
+    /// Has a connection that left hear nothing more, and returns the places that nobody listens at any more.
+    pub(super) fn unsubscribe(&self, id: u64) -> Vec<Arc<Seat>> {
+        let mut taken = self.lock();
+        for seat in taken.values() {
+            seat.unsubscribe(id);
+        }
+        let empty = taken.extract_if(.., |_, seat| !seat.has_subscribers());
+        empty.map(|(_, seat)| seat).collect()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Seat>>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

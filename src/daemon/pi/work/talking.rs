@@ -1,0 +1,167 @@
+//! Messages, the end of a run, and answers to questions.
+
+use std::sync::Arc;
+
+use super::{Done, Job, Result};
+use crate::adapter::pi::ask::{Streaming, UiResponse, Words};
+use crate::adapter::pi::encode;
+use crate::adapter::pi::story::Asking;
+use crate::adapter::pi::text;
+use crate::daemon::mint;
+use crate::daemon::pi::desk::{Answered, Failure};
+use crate::daemon::pi::seat::Seat;
+use crate::kernel::command::{Command, Decide, Prompt, Steer};
+use crate::kernel::event::{Budget, Decision, Image, Lasting};
+use crate::kernel::id::{Fingerprint, GateId, Json};
+use crate::kernel::refusal::Refusal;
+
+impl Job {
+    pub(super) async fn prompt(&self, words: &Words, streaming: Option<Streaming>) -> Result {
+        let seat = self.seat().await?;
+        self.refuse_open_circuit(&seat).await?;
+        let prompted = self.ask(&seat, Command::Prompt(Box::new(prompt(words)))).await;
+        let answered = match (prompted, streaming) {
+            (Err(Failure::Refused(Refusal::RunActive)), Some(Streaming::Steer)) => {
+                self.steer_or_begin(&seat, words).await?
+            }
+            (Err(Failure::Refused(Refusal::RunActive)), Some(Streaming::FollowUp)) => {
+                self.ask(&seat, Command::Queue(Box::new(prompt(words)))).await?
+            }
+            (Err(Failure::Refused(Refusal::RunActive)), None) => return Err(Failure::said(STREAMING)),
+            (answered, _) => answered?,
+        };
+        Ok(Done::at(encode::nothing(), answered.version))
+    }
+
+    pub(super) async fn steer(&self, words: &Words) -> Result {
+        let seat = self.seat().await?;
+        let answered = self.steer_or_begin(&seat, words).await?;
+        Ok(Done::at(encode::nothing(), answered.version))
+    }
+
+    pub(super) async fn follow_up(&self, words: &Words) -> Result {
+        let seat = self.seat().await?;
+        self.refuse_open_circuit(&seat).await?;
+        let answered = self.ask(&seat, Command::Queue(Box::new(prompt(words)))).await?;
+        Ok(Done::at(encode::nothing(), answered.version))
+    }
+
+    pub(super) async fn abort(&self) -> Result {
+        let seat = self.seat().await?;
+        let command = Command::Cancel { run: None, reason: "abort".to_owned() };
+        let version = match self.ask(&seat, command).await {
+            Ok(Answered { version, .. }) => version,
+            // There is nothing to stop, which is what was wanted.
+            Err(Failure::Refused(Refusal::NoActiveRun)) => self.touch(&seat).await?,
+            Err(failure) => return Err(failure),
+        };
+        Ok(Done::at(encode::nothing(), version))
+    }
+
+    /// Answers a question of the session.
+    pub(super) async fn answer(&self, request: &str, response: &UiResponse) -> Result {
+        let seat = self.seat().await?;
+        let (_, version) = self.describe(&seat).await?;
+        let asking = seat.tell(|story| story.asking(request));
+        let vote = match asking {
+            Asking::Open { method } => vote(request, &method, response)?,
+            Asking::Settled => return Err(Failure::said(text::request_settled(request))),
+            Asking::Unknown if self.is_asked_elsewhere(request, &seat) => {
+                return Err(Failure::said(text::request_elsewhere(request)));
+            }
+            Asking::Unknown => return Err(Failure::said(text::no_such_request(request))),
+        };
+        let _ = version;
+        let answered = self.ask(&seat, Command::Decide(Box::new(vote))).await.map_err(|failure| match failure {
+            Failure::Refused(Refusal::GateClosed) => Failure::said(text::request_settled(request)),
+            Failure::Refused(Refusal::UnknownGate) => Failure::said(text::no_such_request(request)),
+            other => other,
+        })?;
+        Ok(Done::at(encode::nothing(), answered.version))
+    }
+
+    fn is_asked_elsewhere(&self, request: &str, here: &Arc<Seat>) -> bool {
+        let seats = self.bureau.seats();
+        let others = seats.sessions().into_iter().filter(|session| session != here.session());
+        let known = |seat: Arc<Seat>| seat.tell(|story| story.asking(request)) != Asking::Unknown;
+        others.filter_map(|session| seats.get(&session)).any(known)
+    }
+
+    /// Speaks into the active run; what comes when it is over begins one.
+    async fn steer_or_begin(&self, seat: &Arc<Seat>, words: &Words) -> Result<Answered> {
+        let steer = Steer {
+            message: mint::message(),
+            text: words.message.clone(),
+            images: images(words),
+            fingerprint: fingerprint(words),
+        };
+        match self.ask(seat, Command::Steer(Box::new(steer))).await {
+            Err(Failure::Refused(Refusal::NoActiveRun)) => {
+                self.ask(seat, Command::Queue(Box::new(prompt(words)))).await
+            }
+            answered => answered,
+        }
+    }
+
+    /// A run that could only fail is not begun.
+    async fn refuse_open_circuit(&self, seat: &Arc<Seat>) -> Result<()> {
+        let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
+        let circuits = self.bureau.server().hub().world().house.circuits();
+        let open = circuits.iter().any(|circuit| circuit.provider == snapshot.provider() && circuit.is_open());
+        if open { Err(Failure::said(text::CIRCUIT_OPEN)) } else { Ok(()) }
+    }
+}
+
+/// A message while a run is active, when nobody said what becomes of it.
+const STREAMING: &str =
+    "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message.";
+
+fn prompt(words: &Words) -> Prompt {
+    Prompt {
+        run: mint::run(),
+        message: mint::message(),
+        text: words.message.clone(),
+        images: images(words),
+        criteria: Vec::new(),
+        time_limit: None,
+        budget: Budget::default(),
+        rules: Vec::new(),
+        // The lane knows the environment.
+        needs_environment: false,
+        fingerprint: fingerprint(words),
+    }
+}
+
+fn images(words: &Words) -> Vec<Image> {
+    let image = |picture: &crate::adapter::pi::ask::Picture| Image {
+        mime: picture.mime.clone(),
+        data: picture.data.clone(),
+    };
+    words.images.iter().map(image).collect()
+}
+
+fn fingerprint(words: &Words) -> Fingerprint {
+    let images = words.images.iter().flat_map(|image| [image.mime.as_str(), image.data.as_str()]);
+    mint::fingerprint(["message", words.message.as_str()].into_iter().chain(images))
+}
+
+/// Makes a vote of an answer; one of another kind than was asked for is refused.
+fn vote(request: &str, method: &str, response: &UiResponse) -> Result<Decide> {
+    let answer = |value: serde_json::Value| Some(Json::new(value.to_string()));
+    let (decision, answer) = match response {
+        UiResponse::Cancelled => (Decision::Deny, None),
+        other if other.method() != method => {
+            let message = format!("must be an answer of the method '{method}'");
+            return Err(Failure::said(text::invalid("response", message)));
+        }
+        UiResponse::Confirm { confirmed } => {
+            (if *confirmed { Decision::Approve } else { Decision::Deny }, answer((*confirmed).into()))
+        }
+        UiResponse::Select { value } | UiResponse::Input { value } | UiResponse::Editor { value } => {
+            (Decision::Approve, answer(value.as_str().into()))
+        }
+        UiResponse::Interview { responses } => (Decision::Approve, Some(responses.clone())),
+    };
+    let gate = GateId::from(request);
+    Ok(Decide { gate, run: None, decision, choice: None, comment: None, lasting: Lasting::Once, answer })
+}
