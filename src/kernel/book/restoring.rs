@@ -26,6 +26,7 @@ impl Book {
         let mut fx = Vec::new();
         let end = |stored: &Stored| stored.settled.as_ref().map_or(now, |(_, at)| (*at).min(now));
         stored.sort_by_key(|stored| (end(stored), stored.record.row));
+        let mut shelved = Vec::with_capacity(stored.len());
         for stored in stored {
             let at = end(&stored);
             let record = Arc::new(stored.record);
@@ -39,25 +40,15 @@ impl Book {
                     outcome
                 }
             };
-            book.reshelve(Done { record, outcome, at }, &mut fx);
+            let spot = book.shelf.put(Done { record: Arc::clone(&record), outcome, at }, &book.limits);
+            shelved.push((record, spot));
+        }
+        book.forget_beyond_limit(&mut fx);
+        // Of two commands that used one name, the one that was admitted last has it.
+        shelved.sort_by_key(|(record, _)| record.row);
+        for (record, spot) in shelved.iter().filter(|(_, spot)| book.shelf.get(*spot).is_some()) {
+            book.names.bind(record, Place::Shelved(*spot));
         }
         (book, fx)
-    }
-
-    /// Puts an old outcome back; of two commands that used one name, the one that was admitted last has it.
-    fn reshelve(&mut self, done: Done, fx: &mut Vec<Effect>) {
-        let record = Arc::clone(&done.record);
-        let mut names = (*record).clone();
-        let older = |place: Option<Place>, book: &Self| match place {
-            Some(Place::Shelved(spot)) => {
-                book.shelf.get(spot).is_none_or(|other| other.record.row < record.row)
-            }
-            Some(Place::Flying(_)) | None => true,
-        };
-        names.id = names.id.filter(|id| older(self.names.id(id), self));
-        names.key = names.key.filter(|key| older(self.names.key(record.session.as_ref(), key), self));
-        let spot = self.shelf.put(done, &self.limits);
-        self.names.bind(&names, Place::Shelved(spot));
-        self.forget_beyond_limit(fx);
     }
 }
