@@ -6,3 +6,4 @@
 pub mod compact;
 pub mod line;
 pub mod local;
+pub mod sink;
