@@ -357,3 +357,7 @@ fn control(first: u8, payload: &[u8]) -> Bytes {
     let head = OutHead::of(first, payload.len() as u64);
     Bytes::from([head.as_ref(), payload].concat())
 }
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

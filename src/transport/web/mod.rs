@@ -4,7 +4,19 @@
 //! read, by rules that are handed in.
 
 mod codec;
+mod door;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod os;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+mod os;
+mod peer;
 mod socket;
+mod welcome;
 
+pub use door::{Door, Refusal};
+pub use peer::{Identity, Whose};
 pub(super) use socket::halves;
 pub use socket::{Receiver, Sender, SocketLimits};
+pub use welcome::{Unwelcome, WelcomeLimits, welcome};

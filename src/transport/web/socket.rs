@@ -291,3 +291,7 @@ const COPIED: usize = 16 * 1024;
 
 /// How long a peer has to hear why it is turned away.
 const LINGER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;
