@@ -15,6 +15,7 @@
 //! - [`cli`]: one file a verb.
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
+//! - [`token`]: secrets that open a door.
 
 pub mod adapter;
 pub mod agent;
@@ -28,4 +29,5 @@ pub mod observe;
 pub mod provider;
 pub mod redact;
 pub mod sandbox;
+pub mod token;
 pub mod transport;

@@ -25,6 +25,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("journal", &["kernel::id", "kernel::time"]),
     ("transport", &[]),
     ("redact", &[]),
+    ("token", &[]),
     ("config", &["kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
@@ -44,12 +45,13 @@ const TABLE: &[(&str, &[&str])] = &[
             "provider",
             "redact",
             "sandbox",
+            "token",
             "transport",
         ],
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
-    // The set-up looks for servers of models and puts keys away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider"]),
+    // The set-up looks for servers of models and puts keys and tokens away before there is a daemon.
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

@@ -26,6 +26,7 @@ use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::id::{Fingerprint, Json, SessionId};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
+use crate::token;
 
 /// The daemon as its connections see it.
 pub struct Server {
@@ -140,7 +141,7 @@ impl Server {
             );
             return Err(ErrorBody::passing(Code::AttachForbidden, message));
         }
-        if !mint::token_matches(token, &lane.token_hash()) {
+        if !token::matches(token, &lane.token_hash()) {
             let message = "the attach token does not belong to this session";
             return Err(ErrorBody::lasting(Code::AttachForbidden, message));
         }
@@ -232,7 +233,7 @@ impl Server {
 
     /// A token is not kept, so a repeated start gets a new one and the old one is void.
     async fn replace_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
-        let hash = mint::token_hash(token);
+        let hash = token::hash(token);
         let mut batch = Batch::new(lane.id().clone());
         batch.token_hash = Some(hash);
         batch.durability = Durability::Synced;
@@ -249,7 +250,7 @@ impl Server {
     fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: Chosen) -> Started {
         let id = mint::session();
         let opened_at = self.hub.world().clock.now();
-        let create = Create { token_hash: mint::token_hash(&token), start_key, opened_at };
+        let create = Create { token_hash: token::hash(&token), start_key, opened_at };
         let lane = self.hub.create(&id, create);
         Started { id, lane, token, repetition: Repetition::First, turn: None, choice }
     }
