@@ -9,6 +9,8 @@
 //! - [`agent`]: how a model works through a run.
 //! - [`provider`]: who answers a message.
 //! - [`sandbox`]: where tools run.
+//! - [`sessionfile`]: sessions as files, for other programs.
+//! - [`discovery`]: commands and skills that people keep for their tools.
 //! - [`redact`]: the one place where text becomes safe to keep or show.
 //! - [`daemon`]: lanes, connections and their life.
 //! - [`client`]: finds or starts the daemon, asks, watches, reconnects.
@@ -23,11 +25,13 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod daemon;
+pub mod discovery;
 pub mod journal;
 pub mod kernel;
 pub mod observe;
 pub mod provider;
 pub mod redact;
 pub mod sandbox;
+pub mod sessionfile;
 pub mod token;
 pub mod transport;

@@ -30,6 +30,10 @@ const TABLE: &[(&str, &[&str])] = &[
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
     ("sandbox", &["kernel"]),
+    // A line of a file is as untrusted as a client's, and passes the same door.
+    ("sessionfile", &["kernel", "transport::compact"]),
+    // What is found is read from the ground that tools stand on, which no link leads out of.
+    ("discovery", &["sandbox::ground"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
     ("observe", &["redact"]),
@@ -39,12 +43,14 @@ const TABLE: &[(&str, &[&str])] = &[
             "adapter",
             "agent",
             "config",
+            "discovery",
             "journal",
             "kernel",
             "observe",
             "provider",
             "redact",
             "sandbox",
+            "sessionfile",
             "token",
             "transport",
         ],
