@@ -3,7 +3,6 @@
 //! What is written here is valid under the schemas in `schemas/`, as long as the kernel's JSON texts are JSON.
 
 mod event;
-mod json;
 mod payload;
 mod row;
 #[cfg(test)]
@@ -23,6 +22,7 @@ use super::error::ErrorBody;
 use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
 use super::wire::text;
+use crate::adapter::json;
 use crate::kernel::command::{Gap, Phase, Private, Snapshot};
 use crate::kernel::event::Event;
 use crate::kernel::id::{RunId, Seq, SessionId};

@@ -1,0 +1,1 @@
+//! Lines as they are written.
