@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::bureau::Bureau;
 use super::crowd::Mailbox;
-use crate::adapter::pi::{decode, encode};
+use crate::adapter::pi::{decode, encode, text};
 use crate::adapter::push::decode::Environment;
 use crate::transport::frames::{Frame, Parting, Receiving, Sending};
 
@@ -39,7 +39,7 @@ pub(in crate::daemon) async fn serve(
     }
     // What was asked is still answered, unless nobody is there to hear it.
     if !writer.is_finished() {
-        bureau.answered(&mailbox).await;
+        bureau.all_answered(&mailbox).await;
     }
     bureau.leave(&mailbox);
     mailbox.close();
@@ -57,21 +57,21 @@ async fn write(mut sending: Sending, mailbox: Arc<Mailbox>) {
             return mailbox.close();
         }
     }
-    let why = if mailbox.is_overdue() { Parting::TooSlow } else { Parting::Done };
     // Whoever has left hears no goodbye.
-    let _ = sending.close(why).await;
+    let _ = sending.close(Parting::Done).await;
 }
 
 async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mailbox: &Arc<Mailbox>) {
     loop {
         match from.next().await {
             Ok(Some(Frame::Text(line))) => take(bureau, peer, &line, mailbox),
-            Ok(Some(Frame::TooLong { .. })) => {
+            Ok(Some(Frame::TooLong { bytes })) => {
                 bureau.figures().too_long();
-                mailbox.push(encode::refused(None, "unknown", "Message too large"));
+                let error = text::too_long(bytes, bureau.limits().message_bytes);
+                mailbox.push(encode::refused(None, "unknown", &error));
             }
             Ok(Some(Frame::Binary)) => {
-                mailbox.push(encode::refused(None, "unknown", "Binary messages are not supported"));
+                mailbox.push(encode::refused(None, "unknown", text::BINARY));
             }
             Ok(None) => return,
             Err(error) => return debug!(connection = mailbox.id(), %error, "a connection broke"),
@@ -83,7 +83,7 @@ async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mail
 }
 
 fn take(bureau: &Arc<Bureau>, peer: &Arc<Peer>, line: &Bytes, mailbox: &Arc<Mailbox>) {
-    match decode::decode(line) {
+    match decode::decode(line, bureau.decode_limits()) {
         Ok(asked) => bureau.submit(asked, Arc::clone(peer), Arc::clone(mailbox)),
         Err(malformed) => mailbox.push(encode::malformed(&malformed)),
     }

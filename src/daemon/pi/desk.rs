@@ -8,7 +8,7 @@ use super::bureau::Bureau;
 use super::connection::Peer;
 use super::seat::Seat;
 use crate::adapter::pi::text;
-use crate::daemon::lane::{Asked, LaneOver, Respond, Trouble};
+use crate::daemon::lane::{Asked, LaneOver, Respond, Told, Trouble};
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
 use crate::kernel::id::{ParticipantId, Seq, SessionId};
 use crate::kernel::refusal::Refusal;
@@ -71,7 +71,7 @@ impl Bureau {
             }
             Ok(Openness::Ended) => {
                 self.give_up(&seat).await;
-                Err(Failure::Said(text::session_not_found(session)))
+                Err(Failure::Said(text::session_not_found(session.as_str())))
             }
             Err(failure) => {
                 seat.leave();
@@ -96,6 +96,10 @@ impl Bureau {
     }
 
     /// Listens from the first event that is there.
+    pub(super) async fn attach_seat(&self, seat: &Arc<Seat>, peer: &Peer) -> Result<(), Failure> {
+        self.attach(seat, Seq::ZERO, peer).await
+    }
+
     async fn attach(&self, seat: &Arc<Seat>, seen: Seq, peer: &Peer) -> Result<(), Failure> {
         let command = Command::Attach { seen, rights: Rights::ALL };
         let answered = self.ask(seat, command, None, peer).await?;
@@ -147,8 +151,8 @@ impl Bureau {
             let lane = self.server().hub().lane(seat.session()).await;
             let Some(lane) = lane.map_err(|error| Failure::Said(error.to_string()))? else {
                 return Err(Failure::Said(match if_version {
-                    Some(version) => text::session_not_found_for(seat.session(), version),
-                    None => text::session_not_found(seat.session()),
+                    Some(version) => text::no_session_at_version(seat.session().as_str(), version),
+                    None => text::session_not_found(seat.session().as_str()),
                 }));
             };
             match lane.ask(asked) {
@@ -157,8 +161,8 @@ impl Bureau {
             }
         }
         match told.await.unwrap_or(Err(Trouble::Interrupted)) {
-            Ok((Ok(answer), version)) => Ok(Answered { answer, version }),
-            Ok((Err(refusal), _)) => Err(Failure::Refused(refusal)),
+            Ok(Told { reply: Ok(answer), version }) => Ok(Answered { answer, version }),
+            Ok(Told { reply: Err(refusal), .. }) => Err(Failure::Refused(refusal)),
             Err(trouble) => Err(trouble.into()),
         }
     }

@@ -12,9 +12,9 @@ use super::bureau::Bureau;
 use super::connection::Peer;
 use super::seat::Seat;
 use crate::adapter::pi::encode::iso;
-use crate::adapter::pi::story::{Role, Story};
+use crate::adapter::pi::story::{self, Role, Story};
 use crate::kernel::command::Snapshot;
-use crate::kernel::id::SessionId;
+use crate::kernel::id::{Seq, SessionId};
 use crate::sessionfile::store::Store;
 use crate::sessionfile::{self, Change, Entry, Header, Stored};
 
@@ -73,9 +73,9 @@ fn entries(story: &Story) -> Result<Vec<Entry>, String> {
         let (id, at) = (entry.id(), iso(entry.at));
         let before = serde_json::to_string(&parent).unwrap_or_default();
         let line = match &entry.role {
-            Role::CompactionSummary { tokens_before, .. } => {
+            Role::CompactionSummary { tokens_before, kept_from } => {
                 let summary: serde_json::Value = serde_json::from_str(&entry.json).unwrap_or_default();
-                let first_kept = story.first_kept(entry);
+                let first_kept = first_kept(story, *kept_from);
                 serde_json::json!({
                     "type": "compaction", "id": id, "parentId": parent, "timestamp": at,
                     "summary": summary["summary"], "firstKeptEntryId": first_kept, "tokensBefore": tokens_before,
@@ -93,6 +93,14 @@ fn entries(story: &Story) -> Result<Vec<Entry>, String> {
     }
     let stored = sessionfile::parse(text.as_bytes(), &sessionfile::Limits::default());
     Ok(stored.map_err(|error| error.to_string())?.entries)
+}
+
+/// Returns the first entry that is told word by word behind a summary.
+fn first_kept(story: &Story, kept_from: Seq) -> String {
+    let kept = |entry: &&story::Entry| {
+        entry.seq >= kept_from && !matches!(entry.role, Role::CompactionSummary { .. })
+    };
+    story.entries().find(kept).map(story::Entry::id).unwrap_or_default()
 }
 
 /// Returns what is said at the end of a file: who answers, how much it thinks, and the session's name.

@@ -10,9 +10,13 @@ mod connection;
 mod crowd;
 mod desk;
 mod figures;
+mod files;
+mod limits;
 mod seat;
 mod seats;
+mod spelling;
 mod work;
 
 pub(super) use bureau::Bureau;
 pub(super) use connection::{Peer, serve};
+pub(super) use limits::Limits;

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 use super::crowd::Mailbox;
 use crate::adapter::pi::encode;
-use crate::adapter::pi::story::Story;
+use crate::adapter::pi::story::{SessionEvent, Story};
 use crate::adapter::push::record;
 use crate::daemon::feed::Feed;
 use crate::daemon::hub::Hub;
@@ -22,6 +21,7 @@ use crate::kernel::command::{Caller, Rights};
 use crate::kernel::event::{CompactionEnding, Event, EventKind, Purpose, Settlement};
 use crate::kernel::id::{CallId, ParticipantId, Seq, SessionId};
 use crate::kernel::ring::Tail;
+use crate::kernel::time::Now;
 
 /// Who does what connections of this protocol ask for, as verdicts name it.
 pub(super) const SOURCE: &str = "pi";
@@ -33,6 +33,8 @@ pub(super) struct Seat {
     inner: Mutex<Inner>,
     /// The last event that the story knows.
     heard: watch::Sender<Seq>,
+    /// Told when there is something to write into the session's file.
+    unsaved: Notify,
 }
 
 struct Inner {
@@ -56,16 +58,15 @@ pub(super) enum Compacted {
 impl Seat {
     /// Takes a place; it hears nothing before it is attached.
     pub(super) fn new(session: SessionId, id: ParticipantId) -> Arc<Self> {
-        let story = Story::new(session.clone());
         let inner = Inner {
-            story,
+            story: Story::default(),
             subscribers: BTreeMap::new(),
             asides: BTreeMap::new(),
             compaction: None,
             gone: false,
         };
         let (inner, heard) = (Mutex::new(inner), watch::Sender::new(Seq::ZERO));
-        Arc::new(Self { session, outbox: Outbox::new(id), inner, heard })
+        Arc::new(Self { session, outbox: Outbox::new(id), inner, heard, unsaved: Notify::new() })
     }
 
     pub(super) const fn session(&self) -> &SessionId {
@@ -81,9 +82,14 @@ impl Seat {
         Caller { id: self.outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL }
     }
 
-    /// Has a connection hear what happens from here on.
-    pub(super) fn subscribe(&self, mailbox: &Arc<Mailbox>) {
-        self.lock().subscribers.insert(mailbox.id(), Arc::clone(mailbox));
+    /// Has a connection hear what happens from here on, and which questions wait for an answer.
+    pub(super) fn subscribe(&self, mailbox: &Arc<Mailbox>, now: Now) {
+        let mut inner = self.lock();
+        if inner.subscribers.insert(mailbox.id(), Arc::clone(mailbox)).is_none() {
+            for request in inner.story.requests(now) {
+                mailbox.push(encode::event(&self.session, &request));
+            }
+        }
     }
 
     /// Lets a connection go, and tells whether anybody is left.
@@ -106,6 +112,22 @@ impl Seat {
     pub(super) async fn heard(&self, seq: Seq) {
         let mut heard = self.heard.subscribe();
         let _ = heard.wait_for(|heard| *heard >= seq || self.is_gone()).await;
+    }
+
+    /// Waits until the story has come to a point, or never will.
+    pub(super) async fn wait_for(&self, point: impl Fn(&Story) -> bool) {
+        let mut heard = self.heard.subscribe();
+        let reached = || {
+            let inner = self.lock();
+            inner.gone || point(&inner.story)
+        };
+        let _ = heard.wait_for(|_| reached()).await;
+    }
+
+    /// Waits until there is something to write into the session's file; `false` when the place is given up.
+    pub(super) async fn unsaved(&self) -> bool {
+        self.unsaved.notified().await;
+        !self.outbox.is_closed()
     }
 
     /// Tells whether the session was deleted.
@@ -157,6 +179,7 @@ impl Seat {
     /// Leaves the session; its task ends.
     pub(super) fn leave(&self) {
         self.outbox.close();
+        self.unsaved.notify_one();
     }
 
     /// Listens until it leaves or the session is gone.
@@ -192,34 +215,60 @@ impl Seat {
         self.heard.send_modify(|_| {});
     }
 
-    fn hear(&self, event: &Event) {
+    /// Hears some events, and passes on what they add to the story.
+    fn hear(&self, events: &[Event]) {
+        let Some(last) = events.last().map(|event| event.seq) else { return };
         let mut inner = self.lock();
-        match &event.kind {
-            EventKind::CallSettled(settlement) if matches!(settlement.purpose, Purpose::Aside { .. }) => {
-                if let Some(ended) = inner.asides.get_mut(&settlement.call) {
-                    *ended = Some((**settlement).clone());
-                }
-            }
-            EventKind::Compacted(_) => inner.compaction = Some((event.seq, Compacted::Done)),
-            EventKind::CompactionOver { ending, message, again: _ } => {
-                let (message, ending) = (message.clone(), *ending);
-                inner.compaction = Some((event.seq, Compacted::Failed { message, ending }));
-            }
-            _ => {}
+        for event in events {
+            inner.note(event);
         }
-        let told = inner.story.fold(event);
-        if !inner.subscribers.is_empty() {
-            for event in &told {
-                let line: Bytes = encode::session_event(&self.session, event);
-                inner.subscribers.values().for_each(|mailbox| mailbox.push(line.clone()));
-            }
+        let told: Vec<SessionEvent> = if inner.subscribers.is_empty() {
+            events.iter().for_each(|event| inner.story.absorb(event));
+            Vec::new()
+        } else {
+            inner.story.tell(events)
+        };
+        for event in &told {
+            let line = encode::event(&self.session, event);
+            inner.subscribers.values().for_each(|mailbox| mailbox.push(line.clone()));
         }
         drop(inner);
-        self.heard.send_replace(event.seq);
+        self.heard.send_replace(last);
+        if events.iter().any(ends_something) {
+            self.unsaved.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Notes the ends that somebody waits for.
+    fn note(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::CallSettled(settlement) if matches!(settlement.purpose, Purpose::Aside { .. }) => {
+                if let Some(ended) = self.asides.get_mut(&settlement.call) {
+                    *ended = Some((**settlement).clone());
+                }
+            }
+            EventKind::Compacted(_) => self.compaction = Some((event.seq, Compacted::Done)),
+            EventKind::CompactionOver { ending, message, again: _ } => {
+                let (message, ending) = (message.clone(), *ending);
+                self.compaction = Some((event.seq, Compacted::Failed { message, ending }));
+            }
+            EventKind::SessionOpened(_) | EventKind::SessionRenamed { .. } | EventKind::SessionEnded { .. } | EventKind::RunStarted(_) | EventKind::MessageQueued(_) | EventKind::MessageUnqueued { .. } | EventKind::Steered(_) | EventKind::Status { .. } | EventKind::Thought { .. } | EventKind::Said { .. } | EventKind::SayingDone { .. } | EventKind::TurnTaken(_) | EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallOutput { .. } | EventKind::CallSettled(_) | EventKind::GateOpened(_) | EventKind::GateVoted { .. } | EventKind::GateSettled(_) | EventKind::Warned { .. } | EventKind::Failed { .. } | EventKind::Stopping { .. } | EventKind::RunRecovered { .. } | EventKind::RunEnded(_) | EventKind::Lost { .. } | EventKind::Touched { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. } | EventKind::Branched { .. } | EventKind::CompactionBegan { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } => {}
+        }
+    }
+}
+
+/// Tells whether an event ends something that is to be found in the session's file.
+fn ends_something(event: &Event) -> bool {
+    match &event.kind {
+        EventKind::CallSettled(settlement) => matches!(settlement.purpose, Purpose::Aside { .. }),
+        EventKind::SessionRenamed { .. } | EventKind::RunEnded(_) | EventKind::Loaded { .. } | EventKind::Adjusted { .. } | EventKind::Branched { .. } | EventKind::Compacted(_) => true,
+        EventKind::SessionOpened(_) | EventKind::SessionEnded { .. } | EventKind::RunStarted(_) | EventKind::MessageQueued(_) | EventKind::MessageUnqueued { .. } | EventKind::Steered(_) | EventKind::Status { .. } | EventKind::Thought { .. } | EventKind::Said { .. } | EventKind::SayingDone { .. } | EventKind::TurnTaken(_) | EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallOutput { .. } | EventKind::GateOpened(_) | EventKind::GateVoted { .. } | EventKind::GateSettled(_) | EventKind::Warned { .. } | EventKind::Failed { .. } | EventKind::Stopping { .. } | EventKind::RunRecovered { .. } | EventKind::Lost { .. } | EventKind::Touched { .. } | EventKind::CompactionBegan { .. } | EventKind::CompactionOver { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } => false,
     }
 }
 
@@ -238,7 +287,7 @@ impl Place {
         }
         match self.feed.after(self.seen, AT_ONCE) {
             Tail::Spans(blocks) => {
-                for block in blocks {
+                for block in &blocks {
                     self.hear(seat, &block.lines, newest);
                     self.seen = self.seen.max(block.last.min(newest));
                 }
@@ -263,16 +312,18 @@ impl Place {
 
     /// Hears the lines after what was seen, and none that was not shown yet.
     fn hear(&mut self, seat: &Seat, lines: &[u8], newest: Seq) {
+        let mut events = Vec::new();
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             match record::decode_event(line) {
                 Ok(event) if event.seq > self.seen && event.seq <= newest => {
                     self.seen = event.seq;
-                    seat.hear(&event);
+                    events.push(event);
                 }
                 Ok(_) => {}
                 Err(error) => warn!(session = %seat.session, %error, "an event could not be read"),
             }
         }
+        seat.hear(&events);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::discovering::away;
 use super::{Done, Failure, Job, Result};
 use crate::adapter::pi::encode;
+use crate::adapter::pi::story::export_html;
 use crate::adapter::pi::text;
 use crate::daemon::pi::desk::Answered;
 use crate::daemon::pi::seat::Seat;
@@ -53,8 +54,8 @@ impl Job {
             Some(path) => within(&cwd, Path::new(path))?,
             None => PathBuf::from(format!("pi-session-{}.html", safe_name(seat.session().as_str()))),
         };
-        let title = snapshot.name.as_deref().unwrap_or(seat.session().as_str());
-        let page = seat.tell(|story| story.html(title));
+        let heading = HEADING;
+        let page = seat.tell(|story| export_html(story, &heading));
         let (place, below) = (cwd.join(&path), path.clone());
         away(move || Ground::open(&cwd, Reach::Workspace)?.replace(&below, page.as_bytes()))
             .await?

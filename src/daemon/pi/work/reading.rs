@@ -13,7 +13,7 @@ impl Job {
     pub(super) async fn messages(&self) -> Result {
         let seat = self.seat().await?;
         let (_, version) = self.describe(&seat).await?;
-        let data = seat.tell(|story| encode::messages(story.messages().map(|entry| entry.json.as_ref())));
+        let data = seat.tell(|story| encode::messages(story.messages()));
         Ok(Done::at(data, version))
     }
 
@@ -34,7 +34,7 @@ impl Job {
     pub(super) async fn last_text(&self) -> Result {
         let seat = self.seat().await?;
         let (_, version) = self.describe(&seat).await?;
-        let text = seat.tell(|story| story.last_assistant_text());
+        let text = seat.tell(|story| story.last_text());
         Ok(Done::at(encode::last_text(text.as_deref()), version))
     }
 

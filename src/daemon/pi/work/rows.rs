@@ -22,7 +22,7 @@ impl Job {
             model: self.session_model(snapshot),
             thinking: self.thinking(snapshot),
             streaming: matches!(snapshot.phase, Phase::Running | Phase::Waiting),
-            message_count: seat.tell(|story| story.messages().count() as u64),
+            message_count: seat.tell(|story| story.message_count()),
             created_at: snapshot.opened_at,
         }
     }

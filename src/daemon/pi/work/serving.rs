@@ -63,7 +63,7 @@ impl Job {
     pub(super) async fn switch_session(&self) -> Result {
         let seat = self.seat().await?;
         let (snapshot, version) = self.describe(&seat).await?;
-        seat.subscribe(&self.mailbox);
+        seat.subscribe(&self.mailbox, self.bureau.now());
         Ok(Done::at(encode::switched(&self.info(&seat, &snapshot)), version))
     }
 
@@ -147,7 +147,7 @@ impl Job {
         let beginning = Beginning { mode: MODE, cwd, name };
         let opening = server.begin(id, &beginning).await.map_err(|body| Failure::said(body.message))?;
         let seat = self.bureau.take_seat(id.clone());
-        seat.subscribe(&self.mailbox);
+        seat.subscribe(&self.mailbox, self.bureau.now());
         self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await?;
         self.bureau.seats().put(Arc::clone(&seat));
         Ok(seat)
@@ -166,7 +166,7 @@ impl Job {
                 Err(failure) => return Err(failure),
             }
         }
-        let at_rest = seat.wait_for(|story| !story.is_busy());
+        let at_rest = seat.wait_for(|story| !story.is_streaming());
         match tokio::time::timeout(REST, at_rest).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Failure::said("what runs in the session could not be stopped in time")),
@@ -183,7 +183,7 @@ impl Job {
             return Err(Failure::said(text::session_exists(id.as_str())));
         }
         self.bureau.ask(&seat, Command::Load, None, &self.peer).await?;
-        seat.subscribe(&self.mailbox);
+        seat.subscribe(&self.mailbox, self.bureau.now());
         self.bureau.seats().put(Arc::clone(&seat));
         Ok(seat)
     }

@@ -28,7 +28,10 @@ impl Job {
         let aside = Aside { call: call.clone(), tool: tools::EXEC.to_owned(), args, told: telling == Telling::Told };
         seat.expect(call.clone());
         let mut watch = Watch::new(self, &seat, &call);
-        self.ask(&seat, Command::Aside(Box::new(aside))).await?;
+        if let Err(failure) = self.ask(&seat, Command::Aside(Box::new(aside))).await {
+            watch.is_over();
+            return Err(failure);
+        }
         let settled = seat.aside(&call).await;
         watch.is_over();
         let Some(settlement) = settled else {

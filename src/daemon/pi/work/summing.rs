@@ -19,7 +19,7 @@ impl Job {
         match seat.compacted(began).await {
             Some(Compacted::Done) => {
                 let version = self.touch(&seat).await?;
-                let summary = seat.tell(|story| story.last_summary().map(encode::compaction));
+                let summary = seat.tell(|story| story.summary().map(|summary| encode::compaction(&summary)));
                 Ok(Done::at(summary.unwrap_or_else(encode::nothing), version))
             }
             Some(Compacted::Failed { ending: CompactionEnding::Aborted, .. }) => {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{Done, Job, Result};
 use crate::adapter::pi::ask::{Streaming, UiResponse, Words};
 use crate::adapter::pi::encode;
-use crate::adapter::pi::story::Asking;
+use crate::adapter::pi::story::{self, Vote};
 use crate::adapter::pi::text;
 use crate::daemon::mint;
 use crate::daemon::pi::desk::{Answered, Failure};
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Command, Decide, Prompt, Steer};
 use crate::kernel::event::{Budget, Decision, Image, Lasting};
-use crate::kernel::id::{Fingerprint, GateId, Json};
+use crate::kernel::id::{Fingerprint, GateId};
 use crate::kernel::refusal::Refusal;
 
 impl Job {
@@ -61,30 +61,32 @@ impl Job {
     /// Answers a question of the session.
     pub(super) async fn answer(&self, request: &str, response: &UiResponse) -> Result {
         let seat = self.seat().await?;
-        let (_, version) = self.describe(&seat).await?;
-        let asking = seat.tell(|story| story.asking(request));
-        let vote = match asking {
-            Asking::Open { method } => vote(request, &method, response)?,
-            Asking::Settled => return Err(Failure::said(text::request_settled(request))),
-            Asking::Unknown if self.is_asked_elsewhere(request, &seat) => {
-                return Err(Failure::said(text::request_elsewhere(request)));
-            }
-            Asking::Unknown => return Err(Failure::said(text::no_such_request(request))),
+        self.describe(&seat).await?;
+        let gate = GateId::from(request);
+        let voted = seat.tell(|story| story.question(&gate).map(|question| story::vote(question, response)));
+        let Vote { decision, choice, answer } = match voted {
+            Some(vote) => vote.map_err(Failure::said)?,
+            // Whatever is voted, the session knows whether it was ever asked.
+            None => Vote { decision: Decision::Deny, choice: None, answer: None },
         };
-        let _ = version;
+        let (run, comment, lasting) = (None, None, Lasting::Once);
+        let vote = Decide { gate: gate.clone(), run, decision, choice, comment, lasting, answer };
         let answered = self.ask(&seat, Command::Decide(Box::new(vote))).await.map_err(|failure| match failure {
             Failure::Refused(Refusal::GateClosed) => Failure::said(text::request_settled(request)),
+            Failure::Refused(Refusal::UnknownGate) if self.is_asked_elsewhere(&gate, &seat) => {
+                Failure::said(text::request_elsewhere(request))
+            }
             Failure::Refused(Refusal::UnknownGate) => Failure::said(text::no_such_request(request)),
             other => other,
         })?;
         Ok(Done::at(encode::nothing(), answered.version))
     }
 
-    fn is_asked_elsewhere(&self, request: &str, here: &Arc<Seat>) -> bool {
+    fn is_asked_elsewhere(&self, gate: &GateId, here: &Arc<Seat>) -> bool {
         let seats = self.bureau.seats();
         let others = seats.sessions().into_iter().filter(|session| session != here.session());
-        let known = |seat: Arc<Seat>| seat.tell(|story| story.asking(request)) != Asking::Unknown;
-        others.filter_map(|session| seats.get(&session)).any(known)
+        let asks = |seat: Arc<Seat>| seat.tell(|story| story.question(gate).is_some());
+        others.filter_map(|session| seats.get(&session)).any(asks)
     }
 
     /// Speaks into the active run; what comes when it is over begins one.
@@ -143,25 +145,4 @@ fn images(words: &Words) -> Vec<Image> {
 fn fingerprint(words: &Words) -> Fingerprint {
     let images = words.images.iter().flat_map(|image| [image.mime.as_str(), image.data.as_str()]);
     mint::fingerprint(["message", words.message.as_str()].into_iter().chain(images))
-}
-
-/// Makes a vote of an answer; one of another kind than was asked for is refused.
-fn vote(request: &str, method: &str, response: &UiResponse) -> Result<Decide> {
-    let answer = |value: serde_json::Value| Some(Json::new(value.to_string()));
-    let (decision, answer) = match response {
-        UiResponse::Cancelled => (Decision::Deny, None),
-        other if other.method() != method => {
-            let message = format!("must be an answer of the method '{method}'");
-            return Err(Failure::said(text::invalid("response", message)));
-        }
-        UiResponse::Confirm { confirmed } => {
-            (if *confirmed { Decision::Approve } else { Decision::Deny }, answer((*confirmed).into()))
-        }
-        UiResponse::Select { value } | UiResponse::Input { value } | UiResponse::Editor { value } => {
-            (Decision::Approve, answer(value.as_str().into()))
-        }
-        UiResponse::Interview { responses } => (Decision::Approve, Some(responses.clone())),
-    };
-    let gate = GateId::from(request);
-    Ok(Decide { gate, run: None, decision, choice: None, comment: None, lasting: Lasting::Once, answer })
 }
