@@ -12,6 +12,8 @@ mod moment;
 mod read;
 mod says;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod write;
 

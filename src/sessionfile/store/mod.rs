@@ -223,13 +223,19 @@ impl Store {
 
     fn content(&self, file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
         let limit = self.limits.bytes;
-        let mut bytes = Vec::new();
-        // One byte more tells whether there is more.
-        let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-        read.map_err(|error| Denied::from(error).named("read", path))?;
-        if bytes.len() as u64 > limit {
+        let too_large = || {
             let source = ParseError::TooLarge { limit };
-            return Err(StoreError::Malformed { path: path.to_owned(), source });
+            Err(StoreError::Malformed { path: path.to_owned(), source })
+        };
+        let failed = |error| Denied::from(error).named("read", path);
+        if file.metadata().map_err(failed)?.len() > limit {
+            return too_large();
+        }
+        let mut bytes = Vec::new();
+        // It may grow meanwhile; one byte more tells that there is more.
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > limit {
+            return too_large();
         }
         Ok(bytes)
     }
