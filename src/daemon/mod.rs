@@ -17,6 +17,7 @@ pub mod life;
 pub mod mint;
 pub mod models;
 pub mod outbox;
+mod pi;
 #[cfg(test)]
 mod panic_tests;
 mod reading;

@@ -378,7 +378,7 @@ fn picture_parts(images: &[Image]) -> impl Iterator<Item = &str> {
     images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
 }
 
-fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
+pub(super) fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
     crate::kernel::event::Opening {
         mode: start.mode,
         provider: chosen.who.provider,
@@ -393,7 +393,7 @@ fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening
     }
 }
 
-fn trouble(trouble: &Trouble) -> ErrorBody {
+pub(super) fn trouble(trouble: &Trouble) -> ErrorBody {
     let message = trouble.to_string();
     match trouble {
         Trouble::Full => ErrorBody::passing(Code::StorageFull, message),
@@ -404,7 +404,7 @@ fn trouble(trouble: &Trouble) -> ErrorBody {
     }
 }
 
-fn stopping() -> ErrorBody {
+pub(super) fn stopping() -> ErrorBody {
     ErrorBody::passing(
         Code::InternalError,
         "the daemon is stopping and takes no new work; try again in a moment",

@@ -14,6 +14,7 @@ use super::hub::Hub;
 use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
+use super::requests;
 use super::walls;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
 use crate::adapter::push::encode::{CircuitRow, Metrics, ProviderRow};
@@ -23,7 +24,8 @@ use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
 use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
-use crate::kernel::id::{Fingerprint, Json, SessionId};
+use crate::kernel::event::Opening;
+use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
 use crate::token;
@@ -35,6 +37,7 @@ pub struct Server {
     decode_limits: DecodeLimits,
     connections: AtomicU64,
     left: Notify,
+    participants: AtomicU64,
     guesses: Guesses,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
@@ -72,6 +75,7 @@ impl Server {
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
             left: Notify::new(),
+            participants: AtomicU64::new(0),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -90,6 +94,11 @@ impl Server {
     pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
         let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         (Counted(Arc::clone(self)), count)
+    }
+
+    /// Numbers a connection.
+    pub(super) fn participant(&self) -> ParticipantId {
+        ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Waits until every connection has ended; they were let go before, and none has much time.
@@ -176,6 +185,24 @@ impl Server {
                 Ok(Started { turn: Some(turn), ..started })
             }
         }
+    }
+
+    /// Begins a session under a name that its client chose; nobody attaches to it with a token.
+    ///
+    /// The caller has made sure that there is no such session, and opens it with what is returned.
+    pub(super) async fn begin(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
+        if self.hub.is_draining() {
+            return Err(requests::stopping());
+        }
+        if let Some(trouble) = self.unable_to_keep() {
+            return Err(requests::trouble(&trouble));
+        }
+        let choice = self.check(&start).await?;
+        let token = mint::token()
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+        let opened_at = self.hub.world().clock.now();
+        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
+        Ok(requests::opening(start, choice))
     }
 
     /// Returns why nothing new can be kept, if that is so.

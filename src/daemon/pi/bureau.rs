@@ -5,6 +5,7 @@
 //! order in which the book decided on them.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use super::seats::Seats;
 use super::spelling;
 use super::work::{self, Job, Worked};
 use crate::adapter::pi::ask::Asked;
+use crate::adapter::pi::decode::DecodeLimits;
 use crate::adapter::pi::encode::{self, Lifecycle, Response, Step};
 use crate::adapter::pi::{nature, text};
 use crate::daemon::connection::FAREWELL;
@@ -32,11 +34,14 @@ use crate::kernel::book::{
     Body, Book, Counting, Effect, Input, Keeping, Name, Order, Outcome, Submission, Ticket,
 };
 use crate::kernel::time::Now;
+use crate::sessionfile::store::Store;
 
 /// What all connections of the protocol share.
 pub(in crate::daemon) struct Bureau {
     server: Arc<Server>,
     limits: Limits,
+    decode_limits: DecodeLimits,
+    home: PathBuf,
     crowd: Crowd,
     seats: Seats,
     figures: Figures,
@@ -85,13 +90,15 @@ impl Pending {
 
 impl Bureau {
     /// Opens the bureau with the outcomes that are stored.
-    pub(in crate::daemon) fn new(server: Arc<Server>, limits: Limits, book: Book) -> Arc<Self> {
+    pub(in crate::daemon) fn new(server: Arc<Server>, limits: Limits, home: PathBuf, book: Book) -> Arc<Self> {
         let begun = server.hub().world().clock.now().0;
         let inner = Inner { book, pending: BTreeMap::new(), tickets: 0, armed: None };
         let bureau = Arc::new(Self {
             breaker: Breaker::new(limits.bash),
             server,
             limits,
+            decode_limits: DecodeLimits::default(),
+            home,
             crowd: Crowd::default(),
             seats: Seats::default(),
             figures: Figures::default(),
@@ -132,6 +139,27 @@ impl Bureau {
 
     pub(super) fn now(&self) -> Now {
         self.server.hub().world().clock.now()
+    }
+
+    /// Returns the home of the user.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Returns the session files of the user.
+    pub(super) fn store(&self) -> Store {
+        Store::new(&self.home)
+    }
+
+    pub(super) const fn decode_limits(&self) -> &DecodeLimits {
+        &self.decode_limits
+    }
+
+    /// Returns how many commands came in the last minute, and how many may.
+    pub(super) fn rate(&self) -> (u64, u64) {
+        let now = self.now();
+        let (used, limit) = self.lock().book.rate_used(now);
+        (used as u64, limit as u64)
     }
 
     /// Returns how many are connected.

@@ -10,7 +10,7 @@ use super::seat::Seat;
 use crate::adapter::pi::text;
 use crate::daemon::lane::{Asked, LaneOver, Respond, Told, Trouble};
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
-use crate::kernel::id::{ParticipantId, Seq, SessionId};
+use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 
 /// Why a command came to nothing.
@@ -82,7 +82,7 @@ impl Bureau {
 
     /// Makes a place that listens once it is attached.
     pub(super) fn take_seat(&self, session: SessionId) -> Arc<Seat> {
-        let seat = Seat::new(session, ParticipantId(self.server().next_participant()));
+        let seat = Seat::new(session, self.server().participant());
         tokio::spawn(Arc::clone(&seat).listen(Arc::clone(self.server().hub())));
         seat
     }

@@ -36,8 +36,8 @@ impl Figures {
     pub(super) fn refused(&self, refusal: &BookRefusal) {
         let counter = match refusal {
             BookRefusal::Busy { .. } => &self.busy,
-            BookRefusal::TooFast(TooFast::Session) => &self.too_fast_session,
-            BookRefusal::TooFast(TooFast::All) => &self.too_fast_all,
+            BookRefusal::TooFast(TooFast::Session(_)) => &self.too_fast_session,
+            BookRefusal::TooFast(TooFast::Overall(_)) => &self.too_fast_all,
             BookRefusal::TooManyDependencies { .. } | BookRefusal::ShuttingDown => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -13,10 +13,32 @@ use super::connection::Peer;
 use super::seat::Seat;
 use crate::adapter::pi::encode::iso;
 use crate::adapter::pi::story::{self, Role, Story};
+use crate::daemon::mint;
 use crate::kernel::command::Snapshot;
-use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::id::{CallId, MessageId, RunId, Seq, SessionId};
 use crate::sessionfile::store::Store;
-use crate::sessionfile::{self, Change, Entry, Header, Stored};
+use crate::sessionfile::{self, Change, Entry, Header, Names, Stored};
+
+/// Fresh names for what is taken in from a file.
+pub(super) struct Minted;
+
+impl Names for Minted {
+    fn run(&mut self) -> RunId {
+        mint::run()
+    }
+
+    fn message(&mut self) -> MessageId {
+        mint::message()
+    }
+
+    fn said(&mut self) -> MessageId {
+        mint::assistant_message()
+    }
+
+    fn call(&mut self) -> CallId {
+        mint::call()
+    }
+}
 
 /// How sessions of the protocol's clients are marked.
 pub(super) const MODE: &str = "pi";

@@ -42,6 +42,12 @@ impl Seats {
         self.lock().keys().cloned().collect()
     }
 
+    /// Returns how many questions wait for an answer.
+    pub(super) fn open_questions(&self) -> u64 {
+        let taken = self.lock();
+        taken.values().map(|seat| seat.tell(|story| story.open_questions())).sum()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }

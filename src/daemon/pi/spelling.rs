@@ -8,8 +8,8 @@ use crate::kernel::rate::TooFast;
 pub(super) fn refusal(refusal: &BookRefusal) -> String {
     match refusal {
         BookRefusal::Busy { .. } => text::BUSY.to_owned(),
-        BookRefusal::TooFast(TooFast::Session) => text::RATE_LIMIT.to_owned(),
-        BookRefusal::TooFast(TooFast::All) => text::GLOBAL_RATE_LIMIT.to_owned(),
+        BookRefusal::TooFast(TooFast::Session(_)) => text::RATE_LIMIT.to_owned(),
+        BookRefusal::TooFast(TooFast::Overall(_)) => text::GLOBAL_RATE_LIMIT.to_owned(),
         BookRefusal::TooManyDependencies { limit } => {
             text::invalid("dependsOn", format_args!("must have at most {limit} entries"))
         }

@@ -15,14 +15,14 @@ impl Job {
         let (cwd, version) = self.place().await?;
         let home = self.bureau.home().to_owned();
         let found = away(move || (discovery::commands(&cwd, &home), discovery::skills(&cwd, &home))).await?;
-        let templates = found.0.items.into_iter().map(|command| CommandRow {
+        let templates = found.0.found.into_iter().map(|command| CommandRow {
             name: command.name,
             description: command.description,
             source: "template".to_owned(),
             location: Some(command.source.word().to_owned()),
             path: Some(command.path.to_string_lossy().into_owned()),
         });
-        let skills = found.1.items.into_iter().map(|skill| CommandRow {
+        let skills = found.1.found.into_iter().map(|skill| CommandRow {
             name: format!("skill:{}", skill.name),
             description: Some(skill.description),
             source: "skill".to_owned(),
@@ -43,7 +43,7 @@ impl Job {
             file: skill.path.to_string_lossy().into_owned(),
             source: skill.source.word().to_owned(),
         };
-        let rows: Vec<_> = found.items.into_iter().map(row).collect();
+        let rows: Vec<_> = found.found.into_iter().map(row).collect();
         Ok(Done::at(encode::skills(&rows), version))
     }
 

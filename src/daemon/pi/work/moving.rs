@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::discovering::away;
 use super::{Done, Failure, Job, Result};
 use crate::adapter::pi::encode;
-use crate::adapter::pi::story::export_html;
+use crate::adapter::pi::story::{Heading, export_html};
 use crate::adapter::pi::text;
 use crate::daemon::pi::desk::Answered;
+use crate::daemon::pi::files::Minted;
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::Command;
 use crate::kernel::event::Branch;
 use crate::kernel::id::Seq;
 use crate::sandbox::ground::{Ground, GroundError, Reach};
-use crate::sessionfile::import;
 
 impl Job {
     /// Begins a conversation of which the model is told nothing of the one before.
@@ -27,7 +27,7 @@ impl Job {
     pub(super) async fn switch_session_file(&self, path: &str) -> Result {
         let seat = self.seat().await?;
         let stored = self.read_file(path).await?;
-        let taken_in = import(&stored, self.bureau.names());
+        let taken_in = stored.conversation().into_import(&mut Minted).import;
         let version = self.begin_anew(&seat).await?;
         self.ask_further(&seat, Command::Import(Box::new(taken_in))).await?;
         Ok(Done::at(encode::moved(), version))
@@ -54,7 +54,12 @@ impl Job {
             Some(path) => within(&cwd, Path::new(path))?,
             None => PathBuf::from(format!("pi-session-{}.html", safe_name(seat.session().as_str()))),
         };
-        let heading = HEADING;
+        let heading = Heading {
+            session: seat.session().clone(),
+            name: snapshot.name.clone(),
+            cwd: snapshot.opening.cwd.clone(),
+            at: self.bureau.now(),
+        };
         let page = seat.tell(|story| export_html(story, &heading));
         let (place, below) = (cwd.join(&path), path.clone());
         away(move || Ground::open(&cwd, Reach::Workspace)?.replace(&below, page.as_bytes()))

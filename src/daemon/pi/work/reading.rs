@@ -45,6 +45,6 @@ impl Job {
         // Nobody but a model has a window.
         let model = self.session_model(&snapshot).filter(|model| model.context_window > 0);
         let usage = model.map(|model| ContextUsage { tokens, window: model.context_window });
-        Ok(Done::at(encode::context_usage(usage.as_ref()), version))
+        Ok(Done::at(encode::context_usage(usage), version))
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Failure, Job, Result};
 use crate::adapter::pi::ask::Thinking;
 use crate::adapter::pi::encode::{ModelCost, ModelRow, SessionInfo};
-use crate::adapter::pi::text;
 use crate::config::settings::{ProviderKind, Settings, ThinkingLevel};
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Phase, Snapshot};
@@ -86,7 +85,7 @@ const MODELS: usize = 500;
 fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
     let set = settings.providers.get(provider);
     let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
-    let usual = kind.map_or(0, crate::agent::compaction::usual_window);
+    let usual = kind.map_or(0, usual_window);
     let price = settings.price(model);
     let dollars = |micro: u64| micro as f64 / 1_000_000.0;
     ModelRow {
@@ -105,6 +104,15 @@ fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
             cache_read: dollars(price.cache_read),
             cache_write: dollars(price.cache_write),
         }),
+    }
+}
+
+/// How many tokens models of a kind usually take.
+const fn usual_window(kind: ProviderKind) -> u64 {
+    match kind {
+        ProviderKind::Anthropic => 200_000,
+        ProviderKind::OpenAi => 128_000,
+        ProviderKind::Ollama => 32_768,
     }
 }
 

@@ -1,16 +1,16 @@
 //! What concerns the server: its sessions as a whole, and how it is.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Done, Failure, Job, Result};
 use crate::adapter::pi::encode::{self, Circuit, Health, Metrics, SessionInfo, Stores};
 use crate::adapter::pi::text;
+use crate::adapter::push::decode::StartSession;
 use crate::daemon::mint;
 use crate::daemon::pi::desk::Answered;
+use crate::daemon::pi::files;
 use crate::daemon::pi::seat::Seat;
-use crate::daemon::server::Beginning;
 use crate::kernel::command::{Command, Openness};
 use crate::kernel::id::SessionId;
 use crate::kernel::refusal::Refusal;
@@ -99,9 +99,9 @@ impl Job {
         let metrics = Metrics {
             session_count: bureau.server().hub().lanes().len() as u64,
             connection_count: bureau.connected() as u64,
-            pending_connection_count: bureau.server().pending_connections(),
+            pending_connection_count: 0,
             total_commands_executed: bureau.figures().total_executed(),
-            rejected: bureau.figures().rejected(bureau.server().refused_connections()),
+            rejected: bureau.figures().rejected(0),
             global_count: used,
             global_limit: limit,
             stores: Stores {
@@ -143,9 +143,20 @@ impl Job {
 
     /// Opens a session and subscribes the connection to it.
     pub(super) async fn open(&self, id: &SessionId, cwd: &str, name: Option<String>) -> Result<Arc<Seat>> {
-        let server = self.bureau.server();
-        let beginning = Beginning { mode: MODE, cwd, name };
-        let opening = server.begin(id, &beginning).await.map_err(|body| Failure::said(body.message))?;
+        let start = StartSession {
+            mode: files::MODE.to_owned(),
+            provider: None,
+            sandbox_provider: None,
+            cwd: cwd.to_owned(),
+            model: None,
+            name,
+            repo: None,
+            metadata: None,
+            environment: None,
+            idempotency_key: None,
+        };
+        let opening = self.bureau.server().begin(id, start).await;
+        let opening = opening.map_err(|body| Failure::said(body.message))?;
         let seat = self.bureau.take_seat(id.clone());
         seat.subscribe(&self.mailbox, self.bureau.now());
         self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await?;
@@ -189,8 +200,6 @@ impl Job {
     }
 }
 
-/// How sessions of this protocol are marked.
-pub(super) const MODE: &str = "pi";
 /// How many sessions are listed.
 const LISTED: usize = 1_000;
 /// How many questions a session may have open, for the figures.

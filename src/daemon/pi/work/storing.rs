@@ -8,13 +8,13 @@ use super::discovering::away;
 use super::{Done, Failure, Job, Result};
 use crate::adapter::pi::ask::Thinking;
 use crate::adapter::pi::encode::{self, FileRow, StoredSession};
-use crate::daemon::pi::files;
+use crate::daemon::pi::files::{self, Minted};
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Command, Snapshot};
 use crate::kernel::event::{Adjustment, Branch};
 use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::time::Now;
-use crate::sessionfile::{Stored, import, store};
+use crate::sessionfile::{Stored, store};
 
 impl Job {
     pub(super) async fn list_stored_sessions(&self) -> Result {
@@ -88,9 +88,9 @@ impl Job {
     }
 
     async fn take_in(&self, seat: &Arc<Seat>, stored: &Stored) -> Result<()> {
-        let taken_in = import(stored, self.bureau.names());
-        self.ask_further(seat, Command::Import(Box::new(taken_in))).await?;
         let conversation = stored.conversation();
+        let taken_in = conversation.clone().into_import(&mut Minted).import;
+        self.ask_further(seat, Command::Import(Box::new(taken_in))).await?;
         // A model that is not configured here is not asked; the session's own answers.
         let model = conversation.model.filter(|(provider, model)| self.model_row(provider, model).is_ok());
         let thinking = conversation.thinking.filter(|level| Thinking::parse(level).is_some());

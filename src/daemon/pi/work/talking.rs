@@ -14,6 +14,7 @@ use crate::kernel::command::{Command, Decide, Prompt, Steer};
 use crate::kernel::event::{Budget, Decision, Image, Lasting};
 use crate::kernel::id::{Fingerprint, GateId};
 use crate::kernel::refusal::Refusal;
+use crate::provider::breaker::State;
 
 impl Job {
     pub(super) async fn prompt(&self, words: &Words, streaming: Option<Streaming>) -> Result {
@@ -109,7 +110,7 @@ impl Job {
     async fn refuse_open_circuit(&self, seat: &Arc<Seat>) -> Result<()> {
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
         let circuits = self.bureau.server().hub().world().house.circuits();
-        let open = circuits.iter().any(|circuit| circuit.provider == snapshot.provider() && circuit.is_open());
+        let open = circuits.iter().any(|circuit| circuit.provider == snapshot.provider() && circuit.state == State::Open);
         if open { Err(Failure::said(text::CIRCUIT_OPEN)) } else { Ok(()) }
     }
 }
