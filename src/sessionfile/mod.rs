@@ -7,6 +7,7 @@
 mod branch;
 mod entry;
 mod fields;
+mod import;
 mod message;
 mod moment;
 mod read;
@@ -19,6 +20,7 @@ mod write;
 
 pub use branch::{Compacted, Conversation, Told};
 pub use entry::{Change, Entry, Header, Stored};
+pub use import::{Names, TakenIn};
 pub use message::{
     Assistant, Bash, Block, BranchSummary, CompactionSummary, Content, Cost, Custom, Message, Stop,
     ToolResult, Usage, User,

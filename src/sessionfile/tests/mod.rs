@@ -2,6 +2,7 @@
 
 mod broken;
 mod shape;
+mod taken;
 mod told;
 
 use super::*;
