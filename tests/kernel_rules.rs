@@ -226,7 +226,12 @@ fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
 fn what_a_turn_wanted_later_is_given_up_for_a_message_that_came_meanwhile() {
     let mut scene = Scene::open();
     scene.prompt("one").unwrap();
-    let steer = Steer { message: MessageId::new("s"), text: "t".into(), fingerprint: Fingerprint(9) };
+    let steer = Steer {
+        message: MessageId::new("s"),
+        text: "t".into(),
+        images: Vec::new(),
+        fingerprint: Fingerprint(9),
+    };
     scene.ask(Command::Steer(Box::new(steer))).unwrap();
     let pending = vec![Wanted { tool: "tool".into(), args: Json::new("{}") }];
     scene.report(Report::Taken(Box::new(Taken { pending, ..Taken::default() })));
@@ -384,7 +389,12 @@ fn a_message_into_a_run_gets_a_turn_even_when_the_provider_was_finishing() {
     let mut scene = Scene::open();
     scene.prompt("one").unwrap();
     let turns = scene.turns;
-    let steer = Steer { message: MessageId::new("s"), text: "also".into(), fingerprint: Fingerprint(1) };
+    let steer = Steer {
+        message: MessageId::new("s"),
+        text: "also".into(),
+        images: Vec::new(),
+        fingerprint: Fingerprint(1),
+    };
     assert!(matches!(scene.ask(Command::Steer(Box::new(steer))), Ok(Answer::Steered(_))));
     scene.report(Report::Finished(Box::new(finish(Outcome::Success))));
     assert_eq!(scene.turns, turns + 1, "nobody heard it");

@@ -190,7 +190,7 @@ impl Walk {
         let source = if self.random.one_in(2) { "one" } else { "two" };
         let caller = Caller { id: ParticipantId(self.random.below(5)), source: source.into(), rights };
         let ticket = Ticket(self.mint());
-        self.give(Input::Command { ticket, caller, command });
+        self.give(Input::Command { ticket, caller, command, if_version: None });
     }
 
     fn answer_something_owed(&mut self) {

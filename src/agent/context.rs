@@ -86,7 +86,15 @@ impl Context {
                 self.unsay();
                 self.note = Some("Part of this conversation is lost.".to_owned());
             }
-            EventKind::SessionOpened(_)
+            EventKind::Branched { .. }
+            | EventKind::Touched { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::CompactionBegan { .. }
+            | EventKind::CompactionOver { .. }
+            | EventKind::RetryBegan(_)
+            | EventKind::RetryOver { .. }
+            | EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
             | EventKind::SessionEnded { .. }
             | EventKind::MessageQueued(_)

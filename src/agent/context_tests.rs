@@ -197,6 +197,7 @@ pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
     let message = Message {
         message: MessageId::new(format!("m{seq}")),
         text: text.into(),
+        images: Vec::new(),
         criteria: Vec::new(),
         time_limit: None,
         budget: Budget::default(),
@@ -230,12 +231,13 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
 }
 
 fn event(seq: u64, kind: EventKind) -> Event {
-    Event { seq: Seq::new(seq), at: Now(seq), run: None, kind }
+    Event { seq: Seq::new(seq), at: Now(seq), run: None, version: None, kind }
 }
 
 fn steered(seq: u64, text: &str) -> Event {
     let (message, text, by) = (MessageId::new("s"), text.to_owned(), "cli".to_owned());
-    event(seq, EventKind::Steered(Box::new(Steering { message, text, fingerprint: Fingerprint(1), by })))
+    let (images, fingerprint) = (Vec::new(), Fingerprint(1));
+    event(seq, EventKind::Steered(Box::new(Steering { message, text, images, fingerprint, by })))
 }
 
 fn taken(seq: u64, pending: Vec<Wanted>) -> Event {

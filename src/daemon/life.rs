@@ -171,7 +171,7 @@ fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     };
     let kind = EventKind::Lost { after: loss.after, cause };
     let mut line = Vec::new();
-    encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
+    encode::event_line(session, &Event { seq: loss.until, at, run: None, version: None, kind }, &mut line);
     line
 }
 

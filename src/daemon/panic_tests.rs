@@ -288,7 +288,8 @@ impl Client {
 fn asked(respond: Respond) -> Box<Asked> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
-    Box::new(Asked { caller, command: Command::Describe, respond, outbox, environment: None })
+    let command = Command::Describe;
+    Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
 }
 
 fn assert_rising(events: &[Value]) {

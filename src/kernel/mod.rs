@@ -9,6 +9,7 @@ pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod import;
 pub mod ledger;
 pub mod limits;
 pub mod refusal;

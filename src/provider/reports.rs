@@ -64,13 +64,27 @@ pub struct Question {
     pub digest: Option<String>,
     /// What a no with a comment means.
     pub denial: Denial,
+    /// What is to be filled in: a JSON object.
+    pub form: Option<String>,
+    /// How long the question stands, in milliseconds; as long as any when not said.
+    pub millis: Option<u64>,
 }
 
 impl Question {
     /// Asks for a plain yes or no, which holds once; a no ends the run.
     pub const fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
-        let choices = Vec::new();
-        Self { kind, title, summary, details, choices, remember: None, digest: None, denial: Denial::Ends }
+        Self {
+            kind,
+            title,
+            summary,
+            details,
+            choices: Vec::new(),
+            remember: None,
+            digest: None,
+            denial: Denial::Ends,
+            form: None,
+            millis: None,
+        }
     }
 }
 
@@ -322,6 +336,8 @@ impl Reports {
             remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
             digest: question.digest.clone(),
             denial: question.denial,
+            form: question.form.as_ref().map(|form| Json::new(self.redactor.json(form))),
+            millis: question.millis,
         }
     }
 }

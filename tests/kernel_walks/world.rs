@@ -77,6 +77,8 @@ impl Walk {
             remember: (!of_budget && self.random.one_in(2)).then(|| format!("rule-{}", self.random.below(5))),
             digest: self.random.one_in(2).then(|| format!("digest-{}", self.random.below(9))),
             denial: if of_budget || self.random.one_in(2) { Denial::Ends } else { Denial::Told },
+            form: None,
+            millis: None,
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
         let before = match ask {
@@ -96,6 +98,7 @@ impl Walk {
             run: RunId::new(format!("run-{}", self.mint())),
             message: self.message(),
             text: "do it".into(),
+            images: Vec::new(),
             criteria: vec![criterion; self.random.below(3) as usize],
             time_limit: self.random.one_in(4).then_some(40),
             budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },

@@ -4,6 +4,7 @@
 //! the order of the commits. Control comes before commands and commands before what providers and tools report. The
 //! lane never waits for anybody who may be waiting for it.
 
+mod aside;
 mod batch;
 mod conversation;
 mod deciding;
@@ -13,11 +14,11 @@ mod leaving;
 mod listening;
 mod memory;
 mod modelling;
+mod performing;
 mod place;
 mod storage;
 mod working;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -30,16 +31,17 @@ use super::outbox::Outbox;
 use super::world::World;
 use crate::journal::{Batch, CommitError, Create, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
-use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::{RunId, SessionId};
+use crate::kernel::effect::Ticket;
+use crate::kernel::id::SessionId;
 use crate::kernel::session::{Input, Session};
 use crate::provider::Reported;
 use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
+use performing::command_name;
 use storage::{Flight, Storage};
-use working::{Use, Work};
+use working::Work;
 
-pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
+pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Told, Trouble};
 pub use leaving::{Departure, Leave, Leaving};
 
 /// How a lane begins.
@@ -275,7 +277,7 @@ impl Lane {
     }
 
     fn asked_and_taken(&mut self, asked: Asked) {
-        let Asked { caller, command, respond, outbox, environment } = asked;
+        let Asked { caller, command, if_version, respond, outbox, environment } = asked;
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
@@ -286,7 +288,7 @@ impl Lane {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.gathering.expect(ticket, respond);
-        self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
+        self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
         self.memory.prune(self.session.state());
         // The news that it is gone may have overtaken its command.
         if outbox.is_closed() {
@@ -375,47 +377,6 @@ impl Lane {
         }
     }
 
-    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
-    fn perform(&mut self, effect: Effect) {
-        let goes_on = |run: &RunId| {
-            let active = self.session.state().run.as_ref();
-            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
-        };
-        match effect {
-            Effect::Turn(turn) if goes_on(&turn.run) => {
-                let run = turn.run.clone();
-                let turn = self.memory.whole_turn(*turn);
-                self.work.turn(turn, run, &self.memory, self.session.state());
-            }
-            Effect::Check { run, index, criterion } if goes_on(&run) => {
-                let check = self.memory.whole_check(self.session.state(), index, &criterion);
-                self.work.check(run, index, check, &self.memory);
-            }
-            Effect::Execute { run, intention, bound } if goes_on(&run) => {
-                let use_ = Use { args: self.memory.whole_args(&intention), intention: *intention, bound };
-                self.work.execute(run, use_, &self.memory, self.session.state());
-            }
-            Effect::Remember { rule, by } => {
-                let state = self.session.state();
-                let run = state.run.as_ref().map(|run| run.id.clone());
-                let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| (&opening.cwd).into());
-                self.work.remember(rule, by, run, cwd);
-            }
-            Effect::Turn(_)
-            | Effect::Check { .. }
-            | Effect::Execute { .. }
-            | Effect::Reserve(_)
-            | Effect::Persist(_)
-            | Effect::Show(_)
-            | Effect::ShowTo(..)
-            | Effect::Subscribe { .. }
-            | Effect::Unsubscribe(_)
-            | Effect::Reply(..)
-            | Effect::Stop(_)
-            | Effect::Checkpoint(_) => {}
-        }
-    }
-
     /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
     fn fail(&mut self, trouble: &CommitError) {
         error!(session = %self.id, error = %trouble, "the journal did not take a batch");
@@ -444,23 +405,4 @@ enum Next {
     Room,
     Quiet,
     Close,
-}
-
-const fn command_name(command: &Command) -> &'static str {
-    match command {
-        Command::Open(_) => "open",
-        Command::Prompt(_) => "prompt",
-        Command::Queue(_) => "queue",
-        Command::Unqueue { .. } => "unqueue",
-        Command::ListQueue => "list queue",
-        Command::Steer(_) => "steer",
-        Command::Decide(_) => "decide",
-        Command::Cancel { .. } => "cancel",
-        Command::Attach { .. } => "attach",
-        Command::Detach => "detach",
-        Command::Describe => "describe",
-        Command::ListGates => "list gates",
-        Command::Rename { .. } => "rename",
-        Command::End => "end",
-    }
 }

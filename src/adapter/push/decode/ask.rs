@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
+use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
 /// What is asked of the daemon.
@@ -86,6 +86,8 @@ pub enum SessionAsk {
         message: Option<MessageId>,
         /// The text as it was sent.
         text: String,
+        /// The pictures that go with it.
+        images: Vec<Image>,
     },
     /// Tell what waits.
     ListQueue,
@@ -171,6 +173,8 @@ pub struct Prompt {
     pub message: Option<MessageId>,
     /// The text as it was sent.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What must hold after the run.
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
@@ -198,6 +202,8 @@ pub struct Decide {
     pub comment: Option<String>,
     /// How long a yes holds.
     pub lasting: Lasting,
+    /// What was filled in, as it was sent.
+    pub answer: Option<Json>,
     /// The environment of the user.
     pub environment: Option<Environment>,
 }

@@ -150,9 +150,9 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
         last_assistant_text: &snapshot.last_text,
         pending_approval: snapshot.question.as_ref().map(approval),
         meta: wire::Meta {
-            provider: &opening.provider,
+            provider: snapshot.provider(),
             sandbox_provider: &opening.sandbox,
-            model: some_text(opening.model.as_ref()),
+            model: some_text(snapshot.model()),
             cwd: &opening.cwd,
             repo: opening.repo.as_ref().map(raw),
             name: some_text(snapshot.name.as_ref()),
@@ -172,6 +172,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
         }),
         opened_at: snapshot.opened_at.0,
         updated_at: snapshot.updated_at.0,
+        session_version: snapshot.version,
     })
 }
 
@@ -236,6 +237,7 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
         remember: one.question.remember.as_deref(),
         sha256: one.question.digest.as_deref(),
         on_denial: Some(one.question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        form: one.question.form.as_ref().map(raw),
     });
     Payload::of(&wire::Approvals { approvals: approvals.collect() })
 }
