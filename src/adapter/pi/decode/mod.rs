@@ -6,8 +6,6 @@
 mod fields;
 mod payload;
 mod picture;
-#[cfg(test)]
-mod tests;
 
 use serde_json::{Map, Value};
 

@@ -5,9 +5,8 @@
 mod data;
 mod instant;
 mod row;
-#[cfg(test)]
-mod tests;
 
+pub(in crate::adapter::pi) use data::dollars;
 pub use data::{
     Data, bash, commands, compaction, context_usage, created, cycled_model, cycled_thinking, deleted,
     exported, files, fork_messages, forked, health, last_text, messages, metrics, models, moved, nothing,

@@ -1,1 +1,0 @@
-//! Lines as they are written.
