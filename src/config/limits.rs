@@ -24,6 +24,12 @@ pub struct Limits {
     pub wrong_tokens: u32,
     /// After how long one more may be tried.
     pub wrong_token_pause: Duration,
+    /// How long the handshake of a WebSocket may take.
+    pub handshake: Duration,
+    /// How many connections of Pi are served at once.
+    pub pi_connections: usize,
+    /// How long a message of Pi may be, in bytes.
+    pub pi_message_bytes: usize,
     /// How many requests of one connection may be unanswered.
     pub requests: usize,
     /// How many commands may wait for a session, and as many for its control.
@@ -89,6 +95,9 @@ impl Default for Limits {
             connections: 20_000,
             wrong_tokens: 10,
             wrong_token_pause: Duration::from_secs(6),
+            handshake: Duration::from_secs(10),
+            pi_connections: 1_000,
+            pi_message_bytes: 10 * 1024 * 1024,
             requests: 64,
             inbox: 256,
             reports: 1024,
@@ -138,6 +147,12 @@ impl Limits {
         }
         if let Some(pause) = seconds("PUSH_WRONG_TOKEN_SECONDS")? {
             limits.wrong_token_pause = pause;
+        }
+        if let Some(handshake) = seconds("PUSH_HANDSHAKE_SECONDS")? {
+            limits.handshake = handshake;
+        }
+        if let Some(most) = count(variable, "PUSH_PI_CONNECTIONS")? {
+            limits.pi_connections = usize::try_from(most).unwrap_or(usize::MAX);
         }
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);
