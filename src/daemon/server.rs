@@ -1,8 +1,9 @@
 //! What all connections share: the sessions, the way to start one, the figures, and the wish to stop.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
@@ -23,7 +24,7 @@ use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
 use crate::journal::{Batch, Create, Durability};
 use crate::kernel::command::{Phase, Repetition};
-use crate::kernel::id::{Fingerprint, Json, SessionId};
+use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
 use crate::token;
@@ -35,7 +36,11 @@ pub struct Server {
     decode_limits: DecodeLimits,
     connections: AtomicU64,
     left: Notify,
-    guesses: Guesses,
+    guesses: Guesses<SessionId>,
+    /// The numbers that were given to connections.
+    participants: AtomicU64,
+    /// Where Pi is spoken.
+    pi: OnceLock<SocketAddr>,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -71,6 +76,8 @@ impl Server {
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
+            participants: AtomicU64::new(0),
+            pi: OnceLock::new(),
             left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
@@ -90,6 +97,16 @@ impl Server {
     pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
         let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         (Counted(Arc::clone(self)), count)
+    }
+
+    /// Numbers a connection.
+    pub(super) fn participant(&self) -> ParticipantId {
+        ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Says where Pi is spoken, once.
+    pub(super) fn speaks_pi_at(&self, address: SocketAddr) {
+        let _ = self.pi.set(address);
     }
 
     /// Waits until every connection has ended; they were let go before, and none has much time.
@@ -210,6 +227,7 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: world.clock.uptime().as_secs(),
             socket: self.socket.display().to_string(),
+            pi: self.pi.get().map(SocketAddr::to_string),
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,
