@@ -1,11 +1,12 @@
 //! What all connections share: the sessions, the way to start one, the figures, and the wish to stop.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OnceCell, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::connection::FAREWELL;
@@ -14,6 +15,7 @@ use super::hub::Hub;
 use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
+use super::pi::Bureau;
 use super::requests;
 use super::walls;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
@@ -22,7 +24,7 @@ use crate::adapter::push::error::{Code, ErrorBody};
 use crate::config::file::ConfigError;
 use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
-use crate::journal::{Batch, Create, Durability};
+use crate::journal::{Batch, Create, Durability, ReadError};
 use crate::kernel::command::{Phase, Repetition};
 use crate::kernel::event::Opening;
 use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
@@ -37,8 +39,13 @@ pub struct Server {
     decode_limits: DecodeLimits,
     connections: AtomicU64,
     left: Notify,
+    guesses: Guesses<SessionId>,
+    /// The numbers that were given to connections.
     participants: AtomicU64,
-    guesses: Guesses,
+    /// Where Pi is spoken.
+    pi: OnceLock<SocketAddr>,
+    /// What connections that speak Pi share, once there was one.
+    bureau: OnceCell<Arc<Bureau>>,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -74,8 +81,10 @@ impl Server {
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
-            left: Notify::new(),
             participants: AtomicU64::new(0),
+            pi: OnceLock::new(),
+            bureau: OnceCell::new(),
+            left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
         })
@@ -99,6 +108,16 @@ impl Server {
     /// Numbers a connection.
     pub(super) fn participant(&self) -> ParticipantId {
         ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Says where Pi is spoken, once.
+    pub(super) fn speaks_pi_at(&self, address: SocketAddr) {
+        let _ = self.pi.set(address);
+    }
+
+    /// Returns what connections that speak Pi share; the first of them opens it.
+    pub(super) async fn bureau(self: &Arc<Self>) -> Result<&Arc<Bureau>, ReadError> {
+        self.bureau.get_or_try_init(|| Bureau::open(Arc::clone(self))).await
     }
 
     /// Waits until every connection has ended; they were let go before, and none has much time.
@@ -237,6 +256,7 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: world.clock.uptime().as_secs(),
             socket: self.socket.display().to_string(),
+            pi: self.pi.get().map(SocketAddr::to_string),
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,

@@ -22,6 +22,8 @@ pub const INTERRUPTED: &str = "interrupted by restart";
 pub const RATE_LIMIT: &str = "Rate limit exceeded for this session. Please retry later.";
 /// Too many commands in the last minute, for the server.
 pub const GLOBAL_RATE_LIMIT: &str = "Rate limit exceeded for the server. Please retry later.";
+/// The daemon itself failed.
+pub const INTERNAL: &str = "Internal error";
 /// A frame that is no text.
 pub const BINARY: &str = "Binary messages are not supported";
 
@@ -119,6 +121,6 @@ pub fn request_elsewhere(request: &str) -> String {
 }
 
 /// A message that is too long to be read.
-pub fn too_long(bytes: usize, limit: usize) -> String {
+pub fn too_long(bytes: u64, limit: usize) -> String {
     format!("Message too large: {bytes} bytes (max {limit})")
 }

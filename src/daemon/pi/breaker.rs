@@ -89,7 +89,7 @@ impl Breaker {
     pub(super) fn report(&self) -> BashCircuit {
         let inner = self.lock();
         let open = inner.circuits.values().filter(|circuit| circuit.opened.is_some());
-        let (trying, open): (Vec<_>, Vec<_>) = open.partition(|circuit| circuit.trying);
+        let (trying, open): (Vec<&Circuit>, Vec<&Circuit>) = open.partition(|circuit| circuit.trying);
         let state = match (open.is_empty(), trying.is_empty()) {
             (false, _) => "open",
             (true, false) => "half_open",

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tracing::error;
 
+use super::archive;
 use super::breaker::Breaker;
 use super::connection::Peer;
 use super::crowd::{Crowd, Mailbox};
@@ -30,9 +30,11 @@ use crate::adapter::pi::{nature, text};
 use crate::daemon::connection::FAREWELL;
 use crate::daemon::mint;
 use crate::daemon::server::Server;
+use crate::journal::{CommitError, Journal, ReadError};
 use crate::kernel::book::{
     Body, Book, Counting, Effect, Input, Keeping, Name, Order, Outcome, Submission, Ticket,
 };
+use crate::kernel::id::{ParticipantId, SessionId};
 use crate::kernel::time::Now;
 use crate::sessionfile::store::Store;
 
@@ -46,7 +48,6 @@ pub(in crate::daemon) struct Bureau {
     seats: Seats,
     figures: Figures,
     breaker: Breaker,
-    connections: AtomicU64,
     /// What names begin with that commands get which came without one.
     begun: u64,
     inner: Mutex<Inner>,
@@ -90,8 +91,11 @@ impl Pending {
 
 impl Bureau {
     /// Opens the bureau with the outcomes that are stored.
-    pub(in crate::daemon) fn new(server: Arc<Server>, limits: Limits, home: PathBuf, book: Book) -> Arc<Self> {
-        let begun = server.hub().world().clock.now().0;
+    pub(in crate::daemon) async fn open(server: Arc<Server>) -> Result<Arc<Self>, ReadError> {
+        let world = server.hub().world();
+        let (limits, now) = (Limits::of(&world.limits), world.clock.now());
+        let (book, effects) = archive::restore(&world.journal, limits.book, now).await?;
+        let (begun, home) = (now.0, std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")));
         let inner = Inner { book, pending: BTreeMap::new(), tickets: 0, armed: None };
         let bureau = Arc::new(Self {
             breaker: Breaker::new(limits.bash),
@@ -102,15 +106,20 @@ impl Bureau {
             crowd: Crowd::default(),
             seats: Seats::default(),
             figures: Figures::default(),
-            connections: AtomicU64::new(0),
             begun,
             inner: Mutex::new(inner),
             sooner: Notify::new(),
             answered: Notify::new(),
         });
+        {
+            let mut inner = bureau.lock();
+            for effect in effects {
+                bureau.perform(&mut inner, effect);
+            }
+        }
         tokio::spawn(wake(Arc::clone(&bureau)));
         tokio::spawn(announce_the_end(Arc::clone(&bureau)));
-        bureau
+        Ok(bureau)
     }
 
     pub(super) const fn server(&self) -> &Arc<Server> {
@@ -178,9 +187,8 @@ impl Bureau {
     }
 
     /// Lets a connection in; it is greeted first.
-    pub(super) fn enter(&self) -> Arc<Mailbox> {
-        let id = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let mailbox = Mailbox::new(id, self.limits.waiting_bytes);
+    pub(super) fn enter(&self, id: ParticipantId) -> Arc<Mailbox> {
+        let mailbox = Mailbox::new(id.0, self.limits.waiting_bytes);
         mailbox.push(encode::server_ready(env!("CARGO_PKG_VERSION")));
         self.crowd.join(Arc::clone(&mailbox));
         mailbox
@@ -216,14 +224,15 @@ impl Bureau {
             Some(id) => Name::Given(id.as_str().into()),
             None => Name::Made(format!("anon:{}:{}", self.begun, ticket.0).into()),
         };
-        let submission = submission(ticket, &asked, name.clone());
+        let mut submission = submission(ticket, &asked, name.clone());
+        submission.time_limit = submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
         let asked = Arc::new(asked);
         inner.pending.insert(ticket, Pending { asked, name, peer, mailbox, running: None, news: Vec::new() });
         self.apply(&mut inner, Input::Submit(Box::new(submission)));
     }
 
     /// Tells the book that the data of a session is being deleted.
-    pub(super) fn erased(self: &Arc<Self>, session: crate::kernel::id::SessionId) {
+    pub(super) fn erased(self: &Arc<Self>, session: SessionId) {
         self.input(Input::Erased(session));
     }
 
@@ -261,7 +270,7 @@ impl Bureau {
             }
             Effect::Accepted(ticket) => self.tell(inner, ticket, Step::Accepted),
             Effect::Keep(ticket, record) => {
-                let kept = self.server.hub().world().journal.keep_command(record);
+                let kept = archive::keep(self.journal(), &record);
                 self.when(kept, move |kept| if kept { Input::Kept(ticket) } else { Input::NotKept(ticket) });
             }
             Effect::Run(ticket) => {
@@ -274,23 +283,23 @@ impl Bureau {
                 }
             }
             Effect::Settle(ticket, settlement) => {
-                let kept = self.server.hub().world().journal.settle_command(settlement);
+                let kept = archive::settle(self.journal(), settlement);
                 self.when(kept, move |kept| {
                     if kept { Input::Settled(ticket) } else { Input::NotSettled(ticket) }
                 });
             }
             Effect::SettleLater(settlement) => {
-                drop(self.server.hub().world().journal.settle_command_later(settlement));
+                archive::settle_later(self.journal(), settlement);
             }
             Effect::Finished { ticket, outcome, replayed } => self.finish(inner, ticket, &outcome, replayed),
-            Effect::Forget(row) => self.server.hub().world().journal.forget_command(row),
+            Effect::Forget(row) => archive::forget(self.journal(), row),
         }
     }
 
     /// Says something to the book when the disk has answered.
     fn when(
         self: &Arc<Self>,
-        kept: tokio::sync::oneshot::Receiver<Result<(), crate::journal::CommitError>>,
+        kept: tokio::sync::oneshot::Receiver<Result<(), CommitError>>,
         input: impl FnOnce(bool) -> Input + Send + 'static,
     ) {
         let bureau = Arc::clone(self);
@@ -325,7 +334,7 @@ impl Bureau {
         let mut ending = Ending { bureau: Arc::clone(self), ticket, worked: None };
         let task = tokio::spawn(async move {
             let worked = work::carry_out(job).await;
-            ending.worked = Some(worked);
+            ending.set(worked);
         });
         pending.running = Some(task.abort_handle());
     }
@@ -354,6 +363,10 @@ impl Bureau {
         self.answered.notify_waiters();
     }
 
+    fn journal(&self) -> &Journal {
+        &self.server.hub().world().journal
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -364,6 +377,12 @@ struct Ending {
     bureau: Arc<Bureau>,
     ticket: Ticket,
     worked: Option<Worked>,
+}
+
+impl Ending {
+    fn set(&mut self, worked: Worked) {
+        self.worked = Some(worked);
+    }
 }
 
 impl Drop for Ending {

@@ -2,35 +2,71 @@
 //!
 //! Reading never waits for an answer. What is to be sent waits in the connection's mailbox and is written together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tracing::debug;
+use tracing::{debug, error};
 
 use super::bureau::Bureau;
 use super::crowd::Mailbox;
 use crate::adapter::pi::{decode, encode, text};
 use crate::adapter::push::decode::Environment;
+use crate::daemon::server::Server;
+use crate::kernel::id::ParticipantId;
 use crate::transport::frames::{Frame, Parting, Receiving, Sending};
 
-/// Who is at the other end.
-#[derive(Debug, Clone)]
-pub(in crate::daemon) struct Peer {
-    /// The environment that its runs have; none where nobody sent one.
+/// Who speaks Pi.
+#[derive(Debug)]
+pub(in crate::daemon) struct PiPeer {
+    /// The number of the connection.
+    pub(in crate::daemon) id: ParticipantId,
+    /// How it came.
+    pub(in crate::daemon) via: Via,
+    /// The directory in which its user is; none where it cannot be known.
+    pub(in crate::daemon) cwd: Option<PathBuf>,
+    /// The environment of its user; none where it cannot be known.
     pub(in crate::daemon) environment: Option<Environment>,
+}
+
+/// How a connection came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Via {
+    /// Over a WebSocket.
+    Web,
+    /// Over the local socket, as lines.
+    Lines,
+}
+
+/// What sessions have of who speaks.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// The environment that its runs have; none where nobody sent one.
+    pub(super) environment: Option<Environment>,
     /// Where its sessions work when they do not say.
-    pub(in crate::daemon) cwd: String,
+    pub(super) cwd: String,
 }
 
 /// Serves a connection until its peer leaves or the daemon closes.
 pub(in crate::daemon) async fn serve(
-    bureau: Arc<Bureau>,
-    peer: Peer,
+    server: Arc<Server>,
+    peer: PiPeer,
     mut receiving: Receiving,
-    sending: Sending,
+    mut sending: Sending,
 ) {
-    let mailbox = bureau.enter();
-    let peer = Arc::new(peer);
+    let bureau = match server.bureau().await {
+        Ok(bureau) => Arc::clone(bureau),
+        Err(error) => {
+            error!(%error, "the book of commands cannot be read");
+            // Whoever has left hears no goodbye.
+            let _ = sending.close(Parting::GoingAway).await;
+            return;
+        }
+    };
+    let mailbox = bureau.enter(peer.id);
+    debug!(connection = mailbox.id(), via = ?peer.via, "a connection speaks Pi");
+    let cwd = peer.cwd.unwrap_or_else(|| bureau.home().to_owned()).to_string_lossy().into_owned();
+    let peer = Arc::new(Peer { environment: peer.environment, cwd });
     let mut writer = tokio::spawn(write(sending, Arc::clone(&mailbox)));
     tokio::select! {
         () = read(&bureau, &peer, &mut receiving, &mailbox) => {}

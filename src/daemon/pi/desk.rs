@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::bureau::Bureau;
 use super::connection::Peer;
+use super::files;
 use super::seat::Seat;
 use crate::adapter::pi::text;
 use crate::daemon::lane::{Asked, LaneOver, Respond, Told, Trouble};
@@ -50,7 +51,7 @@ pub(super) struct Answered {
 
 impl Bureau {
     /// Returns the protocol's place at a session that takes messages.
-    pub(super) async fn seat(&self, session: &SessionId, peer: &Peer) -> Result<Arc<Seat>, Failure> {
+    pub(super) async fn seat(self: &Arc<Self>, session: &SessionId, peer: &Peer) -> Result<Arc<Seat>, Failure> {
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
@@ -66,7 +67,7 @@ impl Bureau {
         };
         match open {
             Ok(Openness::Open) => {
-                self.seats().put(Arc::clone(&seat));
+                self.settle_in(&seat);
                 Ok(seat)
             }
             Ok(Openness::Ended) => {
@@ -85,6 +86,12 @@ impl Bureau {
         let seat = Seat::new(session, self.server().participant());
         tokio::spawn(Arc::clone(&seat).listen(Arc::clone(self.server().hub())));
         seat
+    }
+
+    /// Has everybody find the place, and the session's file written from it.
+    pub(super) fn settle_in(self: &Arc<Self>, seat: &Arc<Seat>) {
+        self.seats().put(Arc::clone(seat));
+        tokio::spawn(files::keep(Arc::clone(self), Arc::clone(seat)));
     }
 
     /// Leaves a session.

@@ -50,9 +50,10 @@ pub(super) fn path(store: &Store, session: &SessionId, snapshot: &Snapshot) -> O
 }
 
 /// Writes the file of a session whenever there is something new to write, as long as the seat is taken.
-pub(super) async fn keep(bureau: Arc<Bureau>, seat: Arc<Seat>, peer: Arc<Peer>) {
+pub(super) async fn keep(bureau: Arc<Bureau>, seat: Arc<Seat>) {
+    let nobody = Peer { environment: None, cwd: String::new() };
     while seat.unsaved().await {
-        let Ok((snapshot, _)) = bureau.describe(&seat, None, &peer).await else { continue };
+        let Ok((snapshot, _)) = bureau.describe(&seat, None, &nobody).await else { continue };
         let store = bureau.store();
         let Some(path) = path(&store, seat.session(), &snapshot) else { return };
         let session = seat.session().clone();

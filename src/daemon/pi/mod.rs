@@ -4,6 +4,7 @@
 //! them, `crowd` holds what waits to be sent, a `seat` is the protocol's place at one session and tells its story,
 //! `work` carries commands out, `breaker` refuses shell commands that keep running into their limits.
 
+mod archive;
 mod breaker;
 mod bureau;
 mod connection;
@@ -18,5 +19,4 @@ mod spelling;
 mod work;
 
 pub(super) use bureau::Bureau;
-pub(super) use connection::{Peer, serve};
-pub(super) use limits::Limits;
+pub(super) use connection::{PiPeer, Via, serve};

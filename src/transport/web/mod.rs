@@ -19,4 +19,4 @@ pub use door::{Door, Refusal};
 pub use peer::{Identity, Whose};
 pub(super) use socket::halves;
 pub use socket::{Receiver, Sender, SocketLimits};
-pub use welcome::{Unwelcome, WelcomeLimits, welcome};
+pub use welcome::{Entry, Unwelcome, WelcomeLimits, Welcomed, welcome};

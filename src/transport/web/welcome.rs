@@ -44,26 +44,43 @@ pub enum Unwelcome {
     Broken(#[source] io::Error),
 }
 
-/// Answers the one request of a connection; what it becomes is for `entry` to say, which is given the request's token.
-pub async fn welcome<E>(
+/// Who decides whether a request that comes from where it may is let in.
+pub trait Entry: Sync {
+    /// What somebody who is let in holds as long as the connection lasts.
+    type Pass: Send + Sync;
+
+    /// Decides, given the token that the request brings.
+    fn enter(&self, token: Option<String>) -> impl Future<Output = Result<Self::Pass, Refusal>> + Send;
+}
+
+/// A connection that was let in.
+#[derive(Debug)]
+pub struct Welcomed<P> {
+    /// What it holds as long as it lasts.
+    pub pass: P,
+    /// The half that messages come from.
+    pub receiving: Receiving,
+    /// The half that messages go to.
+    pub sending: Sending,
+}
+
+/// Answers the one request of a connection, which becomes a WebSocket or ends.
+pub async fn welcome<E: Entry>(
     stream: TcpStream,
     door: &Door,
     limits: WelcomeLimits,
-    entry: E,
-) -> Result<(Receiving, Sending), Unwelcome>
-where
-    E: AsyncFn(Option<String>) -> Result<(), Refusal>,
-{
-    let refused = OnceLock::new();
-    let (door, entry, verdict) = (&door, &entry, &refused);
-    let service = service_fn(async move |request: Request<Incoming>| {
-        let outcome = decide(&request, door, entry).await;
+    entry: &E,
+) -> Result<Welcomed<E::Pass>, Unwelcome> {
+    let outcome = OnceLock::new();
+    let verdict = &outcome;
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let (decided, response) = match decide(&request, door, entry).await {
+            Ok((pass, grant)) => (Ok(pass), granted(&grant)),
+            Err(refusal) => (Err(refusal), answer(refusal)),
+        };
         // There is one request.
-        let _ = verdict.set(outcome.as_ref().err().copied());
-        Ok::<_, Infallible>(match outcome {
-            Ok(grant) => granted(&grant),
-            Err(refusal) => answer(refusal),
-        })
+        let _ = verdict.set(decided);
+        Ok::<_, Infallible>(response)
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
@@ -73,24 +90,28 @@ where
         Ok(Err(error)) => return Err(Unwelcome::Broken(io::Error::other(error))),
         Err(_) => return Err(Unwelcome::Slow),
     };
-    let stream = parts.io.into_inner();
-    match refused.get() {
-        Some(None) => Ok(frames::web(stream, parts.read_buf, limits.socket)),
-        Some(Some(refusal)) => {
+    let (stream, early) = (parts.io.into_inner(), parts.read_buf);
+    match outcome.into_inner() {
+        Some(Ok(pass)) => {
+            let (receiving, sending) = frames::web(stream, early, limits.socket);
+            Ok(Welcomed { pass, receiving, sending })
+        }
+        Some(Err(refusal)) => {
             part(stream).await;
-            Err(Unwelcome::Refused(*refusal))
+            Err(Unwelcome::Refused(refusal))
         }
         None => Err(Unwelcome::Broken(io::ErrorKind::UnexpectedEof.into())),
     }
 }
 
-async fn decide<E>(request: &Request<Incoming>, door: &Door, entry: &E) -> Result<Grant, Refusal>
-where
-    E: AsyncFn(Option<String>) -> Result<(), Refusal>,
-{
+async fn decide<E: Entry>(
+    request: &Request<Incoming>,
+    door: &Door,
+    entry: &E,
+) -> Result<(E::Pass, Grant), Refusal> {
     door.admits(request)?;
-    entry(token(request)).await?;
-    door.grants(request)
+    let pass = entry.enter(token(request)).await?;
+    Ok((pass, door.grants(request)?))
 }
 
 fn granted(grant: &Grant) -> Response<Full<Bytes>> {

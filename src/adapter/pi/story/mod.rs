@@ -169,6 +169,11 @@ impl Story {
         self.questions.get(gate)
     }
 
+    /// Returns how many questions wait for an answer.
+    pub fn open_questions(&self) -> u64 {
+        self.questions.len() as u64
+    }
+
     /// Tells the questions that wait for an answer, for somebody who begins to listen.
     pub fn requests(&self, now: Now) -> Vec<SessionEvent> {
         let mut out = Out::live();

@@ -217,6 +217,8 @@ pub struct Metrics {
     pub uptime_seconds: u64,
     /// Where it listens.
     pub socket: String,
+    /// Where Pi is spoken; none where it is not.
+    pub pi: Option<String>,
     /// How many sessions are stored.
     pub sessions: u64,
     /// How many sessions are in memory.

@@ -160,7 +160,7 @@ impl Job {
         let seat = self.bureau.take_seat(id.clone());
         seat.subscribe(&self.mailbox, self.bureau.now());
         self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await?;
-        self.bureau.seats().put(Arc::clone(&seat));
+        self.bureau.settle_in(&seat);
         Ok(seat)
     }
 
@@ -195,7 +195,7 @@ impl Job {
         }
         self.bureau.ask(&seat, Command::Load, None, &self.peer).await?;
         seat.subscribe(&self.mailbox, self.bureau.now());
-        self.bureau.seats().put(Arc::clone(&seat));
+        self.bureau.settle_in(&seat);
         Ok(seat)
     }
 }
