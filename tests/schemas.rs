@@ -354,7 +354,13 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         at: Now(3),
     };
     let waiting = Waiting { message: "m".into(), run: "r".into(), text: events.text() };
-    let metrics = Metrics { pid: 1, version: "0.1.0".into(), socket: "/s".into(), ..Metrics::default() };
+    let metrics = Metrics {
+        pid: 1,
+        version: "0.1.0".into(),
+        socket: "/s".into(),
+        pi: events.maybe(|_| "127.0.0.1:3141".into()),
+        ..Metrics::default()
+    };
     let check = journal_check(events);
     let gone = Replay { gap: Gap::Foreign, ..replay };
     vec![
@@ -384,6 +390,7 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("delete_session", encode::deleted(events.below(2) == 0, events.below(9))),
         ("check_journal", encode::journal_check(&check)),
         ("drain", encode::draining()),
+        ("speak", encode::speaking()),
     ]
 }
 

@@ -117,6 +117,8 @@ impl Desk {
                 let metrics = |walls| Metrics { sandbox: Some(walls), ..self.server.metrics() };
                 ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
             }
+            // That is for the connection itself to do, which never hands it on.
+            Ask::Speak(_) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
                 self.server.drain(grace_ms);

@@ -21,27 +21,28 @@ use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
 use crate::transport::sink::Sink;
 
-/// Writes until the connection closes or breaks.
-pub(super) async fn write(hub: Arc<Hub>, to: impl AsyncWrite + Unpin, outbox: Arc<Outbox>) {
+/// Writes until the connection closes, and gives it back, or until it breaks.
+pub(super) async fn write<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc<Outbox>) -> Option<W> {
     let limits = hub.world().limits;
     let to = Sink::new(to, limits.stalled);
     let mut writer = Writer { hub, to, write_bytes: limits.write_bytes, listening: Vec::new() };
-    loop {
+    let whole = loop {
         // Asked before the round: what was handed over before the end is still written.
         let closed = outbox.is_closed();
         match writer.round(&outbox).await {
             Ok(Round::Busy) => {}
-            Ok(Round::Quiet) if closed => break,
+            Ok(Round::Quiet) if closed => break true,
             Ok(Round::Quiet) => outbox.woken().await,
             Err(error) => {
                 debug!(connection = outbox.id().0, %error, "a connection could not be written");
-                break;
+                break false;
             }
         }
-    }
+    };
     for listening in &writer.listening {
         listening.feed.remove(outbox.id());
     }
+    whole.then(|| writer.to.into_inner())
 }
 
 struct Writer<W> {

@@ -73,6 +73,10 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
         Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
         Ask::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
         Ask::CheckJournal { full } => Outgoing::check_journal(*full),
+        Ask::Speak(speak) => {
+            let request = Outgoing::speak("pi", speak.cwd.as_deref());
+            with_environment(request, speak.environment.as_ref())
+        }
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
         Ask::Ping | Ask::ListProviders => return None,

@@ -57,6 +57,8 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("get_metrics", "{}"),
     ("get_metrics", r#"{"sandbox":true}"#),
     ("drain", r#"{"graceMs":5000}"#),
+    ("speak", r#"{"protocol":"pi","cwd":"/home/me/project","environment":{"PATH":"/bin"}}"#),
+    ("speak", r#"{"protocol":"pi","cwd":null}"#),
 ];
 
 macro_rules! ok {

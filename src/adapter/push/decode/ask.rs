@@ -60,6 +60,8 @@ pub enum Ask {
         /// How long they may take, in milliseconds.
         grace_ms: Option<u64>,
     },
+    /// Speak another protocol on this connection from now on.
+    Speak(Box<Speak>),
     /// Something of one session.
     Session {
         /// Which one.
@@ -67,6 +69,24 @@ pub enum Ask {
         /// What.
         ask: SessionAsk,
     },
+}
+
+/// How a connection goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speak {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The directory in which the user is.
+    pub cwd: Option<String>,
+    /// The environment of the user.
+    pub environment: Option<Environment>,
+}
+
+/// A protocol that the runtime speaks beside this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Pi.
+    Pi,
 }
 
 /// What is asked of a session.

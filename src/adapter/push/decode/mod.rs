@@ -9,7 +9,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Attach, Decide, Environment, Prompt, SessionAsk, StartSession, Token};
+pub use ask::{Ask, Attach, Decide, Environment, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
 pub use problem::{Bound, Fault, Malformed, Problem};
 
 use serde_json::value::RawValue;

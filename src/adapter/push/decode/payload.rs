@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::DecodeLimits;
-use super::ask::{Ask, Attach, Decide, Prompt, SessionAsk, StartSession, Token};
+use super::ask::{Ask, Attach, Decide, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
 use super::fields::Fields;
 use super::problem::{Bound, Fault, Problem};
 use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
@@ -38,6 +38,7 @@ pub(super) fn read(
         PlainRequest::ListProviders => Ask::ListProviders,
         PlainRequest::GetMetrics => Ask::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
         PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
+        PlainRequest::Speak => Ask::Speak(Box::new(reader.speak()?)),
         PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
@@ -99,6 +100,17 @@ impl Reader<'_, '_> {
             Some(root) => absolute(root).map_err(|fault| repo.fault("rootPath", fault)),
             None => Err(Problem::NoDirectory),
         }
+    }
+
+    fn speak(&self) -> Result<Speak, Problem> {
+        let fields = self.fields;
+        let protocol = match fields.text("protocol", self.name())?.as_str() {
+            "pi" => Protocol::Pi,
+            _ => return Err(fields.fault("protocol", Fault::Word { allowed: "\"pi\"" })),
+        };
+        let cwd = fields.hint("cwd", Bound::Bytes(self.limits.path))?;
+        let cwd = cwd.map(|cwd| absolute(cwd).map_err(|fault| fields.fault("cwd", fault))).transpose()?;
+        Ok(Speak { protocol, cwd, environment: fields.environment(self.limits)? })
     }
 
     fn list_sessions(&self) -> Result<Ask, Problem> {

@@ -12,7 +12,7 @@ mod tests;
 pub use payload::{
     Payload, accepted, approvals, attached, deleted, detached, draining, ended, grants, hello, journal_check,
     messages, metrics, pong, prompted, providers, queue, queued, renamed, revoked, session_item, sessions,
-    snapshot_payload, started, steered, unqueued,
+    snapshot_payload, speaking, started, steered, unqueued,
 };
 pub use row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,

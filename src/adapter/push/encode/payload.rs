@@ -136,6 +136,11 @@ pub fn deleted(deleted: bool, bytes: u64) -> Payload {
     Payload::of(&wire::Deleted { deleted, bytes })
 }
 
+/// Answers `speak`; the connection goes on in the other protocol.
+pub fn speaking() -> Payload {
+    Payload::yes("speaking")
+}
+
 /// Answers `drain`.
 pub fn draining() -> Payload {
     Payload::yes("draining")

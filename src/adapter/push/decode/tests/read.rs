@@ -185,6 +185,20 @@ fn requests_of_the_daemon_are_read() {
         ("list_grants", "{}", Ask::ListGrants),
         ("revoke_grant", r#"{"grantId":"g"}"#, Ask::RevokeGrant { id: "g".into() }),
         ("get_metrics", "{}", Ask::Metrics { sandbox: false }),
+        (
+            "speak",
+            r#"{"protocol":"pi"}"#,
+            Ask::Speak(Box::new(Speak { protocol: Protocol::Pi, cwd: None, environment: None })),
+        ),
+        (
+            "speak",
+            r#"{"protocol":"pi","cwd":"/w","environment":{"A":"1"}}"#,
+            Ask::Speak(Box::new(Speak {
+                protocol: Protocol::Pi,
+                cwd: Some("/w".into()),
+                environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
+            })),
+        ),
         ("drain", "{}", Ask::Drain { grace_ms: None }),
         ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
     ] {
