@@ -15,6 +15,7 @@
 //! - [`cli`]: one file a verb.
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
+//! - [`unseen`]: letters that cannot be seen.
 
 pub mod adapter;
 pub mod agent;
@@ -29,3 +30,4 @@ pub mod provider;
 pub mod redact;
 pub mod sandbox;
 pub mod transport;
+pub mod unseen;

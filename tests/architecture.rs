@@ -25,13 +25,15 @@ const TABLE: &[(&str, &[&str])] = &[
     ("journal", &["kernel::id", "kernel::time"]),
     ("transport", &[]),
     ("redact", &[]),
+    // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
+    ("unseen", &[]),
     ("config", &["kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
-    ("sandbox", &["kernel"]),
+    ("sandbox", &["kernel", "unseen"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
-    ("observe", &["redact"]),
+    ("observe", &["redact", "unseen"]),
     (
         "daemon",
         &[
@@ -49,7 +51,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
     // The set-up looks for servers of models and puts keys away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider"]),
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "unseen"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

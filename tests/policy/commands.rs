@@ -405,6 +405,8 @@ pub(crate) const COMMANDS: &[(Risk, Then, &str)] = &[
     (High, Always, "time ! ls"),
     (High, Always, "wait -p 'a[$(id)]'"),
     (High, Always, "echo a\u{a0}b"),
+    (High, Always, "echo a\u{2800}b"),
+    (High, Always, "echo a\u{ffa0}b"),
     (High, Always, "echo \u{202e}txt.exe"),
     (High, Always, "su -"),
     (High, Always, "sudo -i"),
