@@ -1,7 +1,8 @@
 //! What the daemon writes down about itself: rotating files of bounded size, fields and ids, no secret at any level.
 //!
 //! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::daemon=trace` and so on). Texts of users and
-//! arguments of tools appear at no level; what a library might say still passes the redactor.
+//! arguments of tools appear at no level; what a library might say still passes the redactor. A record is one line, in which
+//! nothing acts on the terminal of whoever reads the file, and nothing is hidden.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -19,6 +20,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::redact::Redactor;
+use crate::unseen::is_unseen;
 use rolling::Rolling;
 
 /// The variable that sets what is written.
@@ -58,6 +60,20 @@ pub fn report(error: &(dyn Error + 'static)) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Returns a record with everything written out that would act on a terminal, hide something or look like another record.
+fn one_line(record: &str) -> String {
+    let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
+    let mut line = String::with_capacity(record.len());
+    for c in words.chars() {
+        match c {
+            '\t' => line.push(c),
+            _ if c.is_control() || is_unseen(c) => line.extend(c.escape_default()),
+            _ => line.push(c),
+        }
+    }
+    line + end
+}
+
 /// Passes each record on without the shapes of secrets.
 struct Redacting<W> {
     redactor: Redactor,
@@ -67,7 +83,7 @@ struct Redacting<W> {
 impl<W: Write> Write for Redacting<W> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(record);
-        self.to.write_all(self.redactor.text(&text).as_bytes())?;
+        self.to.write_all(one_line(&self.redactor.text(&text)).as_bytes())?;
         Ok(record.len())
     }
 
@@ -87,5 +103,16 @@ mod tests {
         let text = String::from_utf8(log.to).unwrap();
         assert!(!text.contains("ghp_0123"), "{text}");
         assert!(text.ends_with("went by\n"), "{text}");
+    }
+
+    #[test]
+    fn a_record_is_one_line_and_acts_on_no_terminal() {
+        let mut log = Redacting { redactor: Redactor::default(), to: Vec::new() };
+        let hostile = "INFO a\u{1b}[2J\u{9b}1m\r\nERROR forged \u{202e}b\u{200b}\tc é\n";
+        log.write_all(hostile.as_bytes()).unwrap();
+        let text = String::from_utf8(log.to).unwrap();
+        assert_eq!(text, "INFO a\\u{1b}[2J\\u{9b}1m\\r\\nERROR forged \\u{202e}b\\u{200b}\tc é\n");
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        assert!(one_line(&every).chars().all(|c| c == '\t' || !c.is_control() && !is_unseen(c)));
     }
 }
