@@ -12,8 +12,10 @@ mod os;
 mod os;
 mod rolling;
 
+use std::any::Any;
 use std::error::Error;
 use std::io::{self, Write};
+use std::panic;
 use std::path::Path;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -60,6 +62,23 @@ pub fn report(error: &(dyn Error + 'static)) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Has every panic written down: where it was, and its words only where they stand in our source.
+///
+/// A text that was put together may hold whatever the daemon has in its hands.
+pub fn write_down_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let words = words_of(panic.payload());
+        tracing::error!(%at, words, "panic");
+        // There is nobody left to tell if that fails.
+        let _ = writeln!(io::stderr(), "pushd: panic at {at}: {words}");
+    }));
+}
+
+fn words_of(payload: &dyn Any) -> &'static str {
+    payload.downcast_ref::<&'static str>().copied().unwrap_or("(its words may hold what is not to be kept)")
+}
+
 /// Returns a record with everything written out that would act on a terminal, hide something or look like another record.
 fn one_line(record: &str) -> String {
     let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
@@ -103,6 +122,16 @@ mod tests {
         let text = String::from_utf8(log.to).unwrap();
         assert!(!text.contains("ghp_0123"), "{text}");
         assert!(text.ends_with("went by\n"), "{text}");
+    }
+
+    #[test]
+    fn a_panic_says_nothing_that_was_put_together() {
+        let said = |panics: fn()| words_of(&*panic::catch_unwind(panics).unwrap_err());
+        assert_eq!(said(|| panic!("plain words")), "plain words");
+        let secret = said(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
+        assert!(secret.contains("may hold what is not to be kept"), "{secret}");
+        let cut = said(|| drop("hunter2hunter2é"[..std::hint::black_box(15)].to_owned()));
+        assert!(!cut.contains("hunter2"), "{cut}");
     }
 
     #[test]
