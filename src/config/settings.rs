@@ -167,6 +167,17 @@ words! {
     }
 }
 
+impl ProviderKind {
+    /// Returns how many tokens its models are reckoned to take where nobody says.
+    pub const fn usual_window(self) -> u32 {
+        match self {
+            Self::Ollama => 32_768,
+            Self::OpenAi => 128_000,
+            Self::Anthropic => 200_000,
+        }
+    }
+}
+
 words! {
     /// How much a model thinks before it answers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

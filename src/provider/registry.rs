@@ -35,7 +35,7 @@ pub struct Settings {
     pub headers: Vec<(String, String)>,
     /// The model that is asked when a session names none.
     pub model: Option<String>,
-    /// How large a context Ollama is to make for its model; without, it uses its own.
+    /// How many tokens its models take in all, if not what is usual; Ollama is told to make its context so large.
     pub context_tokens: Option<u32>,
     /// How much its models are to think.
     pub thinking: Thinking,
@@ -235,7 +235,7 @@ impl Models {
             headers: headers(provider, &settings.headers)?,
             key,
             key_advice: advice,
-            context_tokens: settings.context_tokens,
+            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().usual_window()),
             limits: self.limits,
             pool: Arc::clone(&self.pool),
             circuit: self.circuit(provider, &place),
@@ -290,6 +290,11 @@ impl Ready {
     /// Returns the model that was chosen.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Returns how many tokens the model takes in all.
+    pub fn window(&self) -> u32 {
+        self.target.context_tokens
     }
 
     /// Returns how much the model is to think.

@@ -372,15 +372,8 @@ impl Table {
     }
 
     fn window(&self, ready: &Ready) -> Window {
-        let set =
-            self.rules.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
-        let usual = match self.kind(ready) {
-            ProviderKind::Anthropic => 200_000,
-            ProviderKind::OpenAi => 128_000,
-            ProviderKind::Ollama => 32_768,
-        };
         let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
-        Window { tokens: set.map_or(usual, u64::from), compact_at }
+        Window { tokens: u64::from(ready.window()), compact_at }
     }
 
     fn kind(&self, ready: &Ready) -> ProviderKind {
