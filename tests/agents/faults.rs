@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::bench::Bench;
 use crate::daemon::{Client, types};
-use crate::model::{Fault, Reply, Speaks, fault, say};
+use crate::model::{End, Fault, Reply, Speaks, call, fault, say};
 
 #[test]
 fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
@@ -87,6 +87,23 @@ fn every_failure_is_named_and_ends_with_one() {
         let (mut client, _) = bench.begin("hi");
         let over = ended(&mut client);
         assert_eq!((over.0.as_str(), over.1), (reason, 1), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_model_that_declines_in_the_middle_of_a_call_does_nothing_more() {
+    // Ollama has no word for it.
+    for speaks in [Speaks::OpenAi, Speaks::Anthropic] {
+        let bench = Bench::speaking(speaks);
+        let half = call("c1", "sandbox_exec", "{\"command\": \"touch done");
+        bench
+            .server
+            .script([Reply::turn([say("I will"), half]).ends(End::Refused), Reply::says("On and on.")]);
+        let (mut client, _) = bench.begin("go");
+        let events = client.events_until("run_complete");
+        assert_eq!(events.last().unwrap()["payload"]["reason"], "model_refused", "{speaks:?}");
+        assert!(!types(&events).contains(&"tool_call".to_owned()), "{speaks:?}: {:?}", types(&events));
+        assert_eq!(bench.server.seen().len(), 1, "{speaks:?}");
     }
 }
 
