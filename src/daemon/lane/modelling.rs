@@ -400,10 +400,11 @@ impl Table {
 /// What is no object is passed on as one, so that the tool can say what is wrong.
 fn wanted(call: model::Wanted) -> Wanted {
     let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
-    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()) {
+    let is_object = |text: &String| text.starts_with('{');
+    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()).filter(is_object) {
         Some(args) => args,
         None if call.args.trim().is_empty() => "{}".to_owned(),
-        None => serde_json::json!({ "unreadable": call.args }).to_string(),
+        None => tools::as_unreadable(call.args),
     };
     Wanted { tool: call.tool, args: Json::new(args) }
 }
