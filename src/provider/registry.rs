@@ -14,7 +14,7 @@ use super::circuit::Circuit;
 use super::dialect::Dialect;
 use super::error::{Kind, ModelError};
 use super::http::{Pool, read_body};
-use super::keys::{AskKeyring, Found, Keyring, Keys, Source};
+use super::keys::{AskKeyring, Found, Key, Keyring, Keys, Source};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::place::Place;
@@ -159,10 +159,19 @@ impl Models {
         Err(ModelError::new(Kind::NotConfigured, message))
     }
 
-    /// Lists the models that a provider's server has.
-    pub async fn list(&self, provider: &str, environment: &Environment) -> Result<Vec<String>, ModelError> {
-        let settings = self.settings(provider)?;
-        let target = self.target(provider, settings, environment).await?;
+    /// Lists the models that a provider's server has, asked at this place and with this key where they are given.
+    pub async fn list(
+        &self,
+        provider: &str,
+        base_url: Option<&str>,
+        key: Option<&Key>,
+        environment: &Environment,
+    ) -> Result<Vec<String>, ModelError> {
+        let mut environment = environment.clone();
+        // Nothing comes before a variable.
+        let said = [(place_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
+        environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
+        let target = self.target(provider, self.settings(provider)?, &environment).await?;
         list(&target).await
     }
 
