@@ -232,6 +232,17 @@ pub struct RunLimits {
     pub compact_at_permille: u16,
 }
 
+/// How often a model may be asked where nobody says: one that goes in circles is asked about in the end.
+pub const USUAL_TURNS: u32 = 200;
+
+impl RunLimits {
+    /// Returns them with what holds where nobody says, so that a project can lower it and never raise it.
+    #[must_use]
+    pub fn with_usual(self) -> Self {
+        Self { max_turns: self.max_turns.or(Some(USUAL_TURNS)), ..self }
+    }
+}
+
 impl Default for RunLimits {
     fn default() -> Self {
         Self { max_turns: None, max_tokens: None, max_cost_micro_usd: None, compact_at_permille: 800 }
