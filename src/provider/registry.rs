@@ -154,8 +154,9 @@ impl Models {
             Ok(_) => "; it has none yet".to_owned(),
             Err(_) => String::new(),
         };
-        let message =
-            format!("no model of {provider} is chosen: name one with --model, or set its model{known}");
+        let message = format!(
+            "no model of {provider} is chosen: name one with --model, set PUSH_MODEL, or use `push config`{known}"
+        );
         Err(ModelError::new(Kind::NotConfigured, message))
     }
 
@@ -195,6 +196,17 @@ impl Models {
     ) -> Result<Option<Source>, ModelError> {
         let place = place(provider, self.settings(provider)?, environment)?;
         Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
+    }
+
+    /// Tells whether a provider's server has a place and, where it wants one, a key, without anybody's environment.
+    ///
+    /// The keyring is not asked, as it may have to ask its user.
+    pub async fn can_be_asked(&self, provider: &str) -> bool {
+        let nothing = Environment::new();
+        let Ok(settings) = self.settings(provider) else { return false };
+        let Ok(place) = place(provider, settings, &nothing) else { return false };
+        let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
+        found.is_ok_and(|found| found.is_some() || !place.wants_key())
     }
 
     /// Returns the names of all providers.

@@ -135,11 +135,16 @@ fn an_unknown_provider_is_refused_at_the_door() {
     let bench = Bench::new();
     let mut client = bench.daemon.connect();
     let start = json!({"cwd": bench.cwd(), "provider": "nobody"});
-    assert_eq!(client.refused("start_session", start), "PROVIDER_NOT_CONFIGURED");
+    let refused = client.ask("start_session", start)["error"].clone();
+    assert_eq!(refused["code"], "PROVIDER_NOT_CONFIGURED", "{refused}");
+    assert!(refused.to_string().contains("[providers.nobody]"), "it says what to set: {refused}");
+    bench.store_key(Speaks::Anthropic, "another-key-0123456789");
     let providers = client.get("list_providers", json!({}));
     let names: Vec<_> =
         providers["providers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["playbook", "anthropic", "ollama", "openai"]);
+    let configured = |row: usize| providers["providers"][row]["configured"].clone();
+    assert_eq!([configured(1), configured(3)], [true, false], "of the two that want a key one has it");
 }
 
 /// The reason and the exit code of the run.
