@@ -165,7 +165,7 @@ fn a_cancelled_run_leaves_no_process_and_no_connection() {
 }
 
 /// Tells whether a process was started with these words.
-fn is_running(words: &str) -> bool {
+pub(crate) fn is_running(words: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("the processes").flatten();
     let mut started = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     started.any(|started| started == words.as_bytes())
