@@ -234,8 +234,9 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     terminal.type_line("file");
     terminal.until("(it is not shown):");
     terminal.type_line(KEY);
-    terminal.until("model:");
-    terminal.type_line("test-model");
+    let screen = terminal.until("model [test-model]:");
+    assert!(screen.contains("  1  test-model\n"), "{screen}");
+    terminal.type_line("");
     let screen = terminal.until("done 0");
     assert!(screen.contains("stored the key of openai in ") && screen.contains("\nwrote "), "{screen}");
     assert!(!terminal.screen(&["-S", "-"]).contains(KEY), "{screen}");
@@ -246,8 +247,11 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     terminal.type_line("push run 'Who are you?'");
     terminal.until("I have your key.");
     terminal.until("done 0");
-    let asked = server.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
+    for (method, path) in [("GET", "/v1/models"), ("POST", "/v1/chat/completions")] {
+        let asked = server.seen().into_iter().find(|seen| seen.method == method).unwrap();
+        let bearer = format!("Bearer {KEY}");
+        assert_eq!((asked.path.as_str(), &asked.headers["authorization"]), (path, &bearer));
+    }
     terminal.wipe();
     terminal.type_line("push config show");
     let screen = terminal.until(&format!("key of openai     {}\n", file.display()));
