@@ -18,6 +18,7 @@
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
 //! - [`token`]: secrets that open a door.
+//! - [`unseen`]: letters that cannot be seen.
 
 pub mod adapter;
 pub mod agent;
@@ -35,3 +36,4 @@ pub mod sandbox;
 pub mod sessionfile;
 pub mod token;
 pub mod transport;
+pub mod unseen;

@@ -26,17 +26,19 @@ const TABLE: &[(&str, &[&str])] = &[
     ("transport", &[]),
     ("redact", &[]),
     ("token", &[]),
+    // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
+    ("unseen", &[]),
     ("config", &["kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
-    ("sandbox", &["kernel"]),
+    ("sandbox", &["kernel", "unseen"]),
     // A line of a file is as untrusted as a client's, and passes the same door.
     ("sessionfile", &["kernel", "transport::compact"]),
     // What is found is read from the ground that tools stand on, which no link leads out of.
     ("discovery", &["sandbox::ground"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
-    ("observe", &["redact"]),
+    ("observe", &["redact", "unseen"]),
     (
         "daemon",
         &[
@@ -57,7 +59,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
     // The set-up looks for servers of models and puts keys and tokens away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token"]),
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token", "unseen"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

@@ -39,7 +39,8 @@ fn a_task_for_a_model_needs_variables_alone() {
     server.script([Reply::says("They pass.")]);
     let scripts = fences(HEADLESS, "bash");
     assert_eq!(scripts.len(), 1, "{scripts:?}");
-    let place = format!("cd project\nexport SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
+    let place =
+        format!("cd project\nexport SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
     shell(&home, &format!("set -e\n{place}\n{}", scripts[0]));
     let asked = server.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
     assert_eq!(
