@@ -62,7 +62,7 @@ impl Job {
         let environment = self.peer.environment.as_ref().map_or(&nothing, |environment| environment.variables());
         let mut rows = Vec::new();
         for provider in models.names() {
-            let listed = tokio::time::timeout(PATIENCE, models.list(provider, environment)).await;
+            let listed = tokio::time::timeout(PATIENCE, models.list(provider, None, None, environment)).await;
             let mut names = listed.ok().and_then(std::result::Result::ok).unwrap_or_default();
             names.extend(settings.choose(Some(provider), None).model.filter(|model| !names.contains(model)));
             names.sort();
@@ -85,7 +85,7 @@ const MODELS: usize = 500;
 fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
     let set = settings.providers.get(provider);
     let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
-    let usual = kind.map_or(0, usual_window);
+    let usual = kind.map_or(0, |kind| u64::from(kind.usual_window()));
     let price = settings.price(model);
     let dollars = |micro: u64| micro as f64 / 1_000_000.0;
     ModelRow {
@@ -104,15 +104,6 @@ fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
             cache_read: dollars(price.cache_read),
             cache_write: dollars(price.cache_write),
         }),
-    }
-}
-
-/// How many tokens models of a kind usually take.
-const fn usual_window(kind: ProviderKind) -> u64 {
-    match kind {
-        ProviderKind::Anthropic => 200_000,
-        ProviderKind::OpenAi => 128_000,
-        ProviderKind::Ollama => 32_768,
     }
 }
 
