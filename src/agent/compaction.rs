@@ -78,7 +78,7 @@ impl Window {
 /// Returns the request whose answer is the summary of what precedes `kept_from`.
 pub fn request(context: &Context, kept_from: Seq, model: &str) -> Request {
     let mut entries = context.before(kept_from);
-    entries.push(Entry::User(INSTRUCTION.to_owned()));
+    entries.push(Entry::user(INSTRUCTION.to_owned()));
     Request {
         model: model.to_owned(),
         system: String::new(),
@@ -139,8 +139,8 @@ mod tests {
         };
         assert!(tokens > 500 && kept_from > Seq::new(10), "{tokens} {kept_from}");
         let request = request(&context, kept_from, "m");
-        assert!(matches!(&request.entries[0], Entry::User(text) if text.starts_with("aaa")));
-        assert!(matches!(request.entries.last(), Some(Entry::User(text)) if text == INSTRUCTION));
+        assert!(matches!(&request.entries[0], Entry::User { text, .. } if text.starts_with("aaa")));
+        assert!(matches!(request.entries.last(), Some(Entry::User { text, .. }) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
         assert_eq!(request.thinking, Thinking::Usual);
     }
