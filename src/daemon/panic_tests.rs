@@ -197,7 +197,7 @@ impl House {
             parting: Closing::new(),
             settled: Notify::new(),
             runs_over: RunsOver::new(),
-            deleted: broadcast::Sender::new(DELETIONS),
+            deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
         });
         let server = Server::new(Hub::new(world), &address.socket);
         let listener = Listener::bind(&address).unwrap();
