@@ -325,7 +325,7 @@ fn the_oldest_outcomes_are_forgotten_and_their_names_with_them() {
         scene.done(ticket, "r");
     }
     scene.submit(command(4, "d"));
-    assert_eq!(scene.done(4, "r"), ["later d ok r", "forget 1", "finished 4 ok r"]);
+    assert_eq!(scene.done(4, "r"), ["later d ok r", "finished 4 ok r", "forget 1"]);
     assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (3, 2));
     assert_eq!(scene.submit(keyed("a", command(5, "a"))), ["accepted 5", "run 5"]);
 }

@@ -170,8 +170,7 @@ impl Book {
             Ok(awaited) => awaited,
             Err(fault) => {
                 let outcome = Outcome::failed((asked.spell)(&fault));
-                let flight = Flight { order: Order::Overtakes, ..Flight::new(&asked, record, Vec::new()) };
-                self.flights.insert(ticket, flight);
+                self.flights.insert(ticket, Flight::new(&asked, record, Vec::new()));
                 return self.conclude(ticket, outcome, false, now, fx);
             }
         };

@@ -125,16 +125,14 @@ impl Book {
             }
             (false, _) => false,
         };
-        // What never ran holds nobody up while its outcome is written.
-        let leaves = flight.is_waiting() && flight.order == Order::Waits;
+        let never_ran = flight.is_waiting();
         flight.state = State::Settling { outcome, replayed, at: now };
-        if leaves {
-            flight.order = Order::Overtakes;
-            let record = Arc::clone(&flight.record);
-            self.leave_lane(&record, now, fx);
-        }
         if !waits_for_the_disk {
             self.release(ticket, now, failing, fx);
+        } else if never_ran && flight.order == Order::Waits {
+            // It holds nobody up while its outcome is written.
+            let record = Arc::clone(&flight.record);
+            self.leave_lane(&record, now, fx);
         }
     }
 
@@ -147,9 +145,11 @@ impl Book {
         let State::Settling { outcome, replayed, at } = flight.state else { return };
         if flight.remembered {
             let record = Arc::clone(&flight.record);
-            self.shelve(Done { record, outcome: outcome.clone(), at }, Place::Flying(ticket), fx);
+            let spot = self.shelf.put(Done { record, outcome: outcome.clone(), at }, &self.limits);
+            self.names.rebind(&flight.record, Place::Flying(ticket), Place::Shelved(spot));
         }
         fx.push(Effect::Finished { ticket, outcome: outcome.clone(), replayed });
+        self.forget_beyond_limit(fx);
         self.followers -= flight.followers.len();
         for follower in flight.followers {
             let Some(record) = follower.record.filter(|_| flight.remembered) else {
@@ -197,14 +197,7 @@ impl Book {
         }
     }
 
-    /// Puts an outcome on the shelf, and forgets the oldest ones for which there is no room.
-    fn shelve(&mut self, done: Done, from: Place, fx: &mut Vec<Effect>) {
-        let record = Arc::clone(&done.record);
-        let spot = self.shelf.put(done, &self.limits);
-        self.names.rebind(&record, from, Place::Shelved(spot));
-        self.forget_beyond_limit(fx);
-    }
-
+    /// Forgets the oldest outcomes for which there is no room.
     pub(super) fn forget_beyond_limit(&mut self, fx: &mut Vec<Effect>) {
         while let Some((spot, oldest)) = self.shelf.pop_beyond(self.limits.outcomes) {
             self.names.unbind(&oldest.record, Place::Shelved(spot));
