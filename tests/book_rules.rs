@@ -457,3 +457,25 @@ fn a_restart_keeps_no_more_than_the_limit_and_prefers_what_was_admitted_last() {
     assert_eq!(words, ["forget 5", "forget 4"], "those that ended first go");
     assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "finished 1 again ok 3"]);
 }
+
+#[test]
+fn a_command_whose_dependencies_fail_one_by_the_other_ends_once() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(in_session("u", after(&["a"], command(2, "b"))));
+    scene.submit(after(&["a", "b"], durable(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert_eq!(ended.iter().filter(|word| word.starts_with("settle 3")).count(), 1, "{ended:?}");
+    assert_eq!(scene.apply(Input::Settled(Ticket(3))).len(), 1);
+}
+
+#[test]
+fn a_turn_that_is_given_away_is_not_given_to_what_fails_with_it() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(after(&["a"], command(2, "b")));
+    scene.submit(after(&["a"], command(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert!(ended.iter().all(|word| !word.starts_with("run")), "{ended:?}");
+    assert_eq!(scene.book.counts().in_flight, 0);
+}

@@ -111,7 +111,10 @@ impl Book {
         fx: &mut Vec<Effect>,
     ) {
         self.set_deadline(ticket, None);
-        let Some(flight) = self.flights.get_mut(&ticket) else { return };
+        let Some(flight) = self.flights.get_mut(&ticket).filter(|flight| !flight.is_settling()) else {
+            // It failed for another reason in the same step.
+            return;
+        };
         let settlement =
             || Settlement { record: Arc::clone(&flight.record), outcome: outcome.clone(), at: now };
         let waits_for_the_disk = match (flight.remembered, flight.keeping) {
@@ -138,7 +141,7 @@ impl Book {
 
     /// Tells the outcome of a command to all who wait for it, and remembers it.
     fn release(&mut self, ticket: Ticket, now: Now, failing: &mut Failing, fx: &mut Vec<Effect>) {
-        if !self.flights.get(&ticket).is_some_and(|flight| matches!(flight.state, State::Settling { .. })) {
+        if !self.flights.get(&ticket).is_some_and(Flight::is_settling) {
             return;
         }
         let Some(flight) = self.flights.remove(&ticket) else { return };
@@ -182,12 +185,13 @@ impl Book {
     ) {
         let Some(flight) = self.flights.get_mut(&ticket).filter(|flight| flight.is_waiting()) else { return };
         let Some(at) = flight.awaited.iter().position(|awaited| awaited.ticket == other) else { return };
-        let awaited = flight.awaited.remove(at);
         if outcome.success {
+            flight.awaited.remove(at);
             return self.attend(ticket, now, fx);
         }
-        let spell = flight.spell;
-        let fault = self.dependency_failed(awaited.id, outcome);
+        // What it waits for stays, so that it is not run in the meantime.
+        let (spell, id) = (flight.spell, flight.awaited.get(at).map(|awaited| Arc::clone(&awaited.id)));
+        let fault = self.dependency_failed(id.unwrap_or_default(), outcome);
         failing.push_back((ticket, Outcome::failed(spell(&fault))));
     }
 
