@@ -342,6 +342,6 @@ impl Walk {
 
 fn clear(outcome: &mut Outcome, words: &str) {
     if outcome.body.text().is_some_and(|text| text.contains(words)) {
-        outcome.body = Body::Erased;
+        outcome.body = Body::Gone;
     }
 }

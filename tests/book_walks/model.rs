@@ -565,7 +565,7 @@ impl Model {
                 && let Some(outcome) = &mut self.cmds[at].outcome
                 && outcome.body.text().is_some_and(|text| text.contains(&words))
             {
-                outcome.body = Body::Erased;
+                outcome.body = Body::Gone;
             }
         }
     }

@@ -227,7 +227,7 @@ impl Book {
             Body::Text(text) if text.len() <= self.limits.error_bytes => Arc::clone(text),
             Body::Text(text) => beginning(text, self.limits.error_bytes).into(),
             Body::TooLarge(_) => "".into(),
-            Body::Erased => "".into(),
+            Body::Gone => "".into(),
         };
         BookFault::DependencyFailed { dependency, error }
     }
