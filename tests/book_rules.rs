@@ -401,10 +401,7 @@ fn a_deleted_session_s_outcomes_are_forgotten_and_what_others_say_of_it() {
     assert_eq!(scene.apply(Input::Erased(SessionId::from("s"))), [""; 0]);
     assert_eq!(scene.done(3, "own"), ["finished 3 ok own"], "nothing of it is written");
     assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (1, 0));
-    assert_eq!(
-        scene.submit(in_session("t", command(4, "b"))),
-        ["accepted 4", "finished 4 again ok <gone>"]
-    );
+    assert_eq!(scene.submit(in_session("t", command(4, "b"))), ["accepted 4", "finished 4 again ok <gone>"]);
     assert_eq!(scene.submit(keyed("k", command(5, "a"))), ["accepted 5", "run 5"]);
     assert_eq!(scene.submit(command(6, "c")), ["accepted 6"]);
 }

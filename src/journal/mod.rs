@@ -54,6 +54,7 @@ mod row;
 mod salvage;
 mod schema;
 mod spare;
+mod task;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -90,7 +91,8 @@ use mend::Trust;
 use merge::Merge;
 use reader::Readers;
 use spare::Spare;
-use writer::{Counters, Task, Tidiness, Writer};
+use task::Task;
+use writer::{Counters, Tidiness, Writer};
 
 /// The journal; clones share one writer.
 ///
@@ -260,7 +262,7 @@ impl Journal {
 
     fn send(&self, task: Task) {
         if let Err(mpsc::SendError(task)) = self.shared.tasks.send(task) {
-            writer::refuse(task, CommitError::Closed);
+            task::refuse(task, CommitError::Closed);
         }
     }
 

@@ -17,7 +17,8 @@ use super::mend::{self, Trust};
 use super::record::{Found, Options};
 use super::salvage::{self, Outside, Report};
 use super::schema;
-use super::writer::{Task, Writer};
+use super::task::Task;
+use super::writer::Writer;
 use super::{DATABASE, Journal, LOG, MARKS, present};
 use crate::kernel::id::{Seq, SessionId};
 

@@ -11,43 +11,20 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::apply::{Life, apply};
-use super::chores::{Chore, Chores};
-use super::error::{CommitError, Conflict, MergeError};
+use super::chores::Chores;
+use super::error::{CommitError, Conflict};
 use super::files::Ground;
 use super::marking::Marking;
 use super::marks::Ending;
 use super::mend::Plan;
 use super::record::{Batch, Durability, Loss, Options};
 use super::spare::Spare;
+use super::task::{Reply, Task, refuse};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
-
-/// Where the answer to a batch goes.
-pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
-
-/// What the writer is asked to do.
-pub(super) enum Task {
-    Commit(Box<Batch>, Reply),
-    Chore(Box<dyn Chore>),
-    Mend {
-        session: SessionId,
-        plan: Box<Plan>,
-        at: Now,
-        reply: oneshot::Sender<Result<Vec<Loss>, CommitError>>,
-    },
-    Rescue {
-        generation: u64,
-        reply: Reply,
-    },
-    Delete {
-        session: SessionId,
-        reply: oneshot::Sender<Result<(), MergeError>>,
-    },
-    Close(Reply),
-}
 
 /// What the writer has done, for whoever asks.
 #[derive(Default)]
@@ -438,17 +415,6 @@ fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
     }
     for (_, reply) in group {
         let _ = reply.send(Err(error.clone()));
-    }
-}
-
-pub(super) fn refuse(task: Task, error: CommitError) {
-    match task {
-        Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {
-            drop(reply.send(Err(error)))
-        }
-        Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
-        Task::Mend { reply, .. } => drop(reply.send(Err(error))),
-        Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
     }
 }
 
