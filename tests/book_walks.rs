@@ -174,7 +174,7 @@ impl Walk {
             depends_on,
             order: if self.random.one_in(3) { Order::Overtakes } else { Order::Waits },
             time_limit: if self.random.one_in(2) { Some(10 + self.random.below(20)) } else { None },
-            keeping: if variant % 2 == 0 { Keeping::Durable } else { Keeping::Light },
+            keeping: if variant.is_multiple_of(2) { Keeping::Durable } else { Keeping::Light },
             counting: if self.random.one_in(10) { Counting::Free } else { Counting::Counted },
             spell,
         }

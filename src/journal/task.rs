@@ -3,6 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::chores::Chore;
+use super::commands::Keeping;
 use super::error::{CommitError, MergeError};
 use super::mend::Plan;
 use super::record::{Batch, Loss};
@@ -15,6 +16,9 @@ pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
 /// What the writer is asked to do.
 pub(super) enum Task {
     Commit(Box<Batch>, Reply),
+    KeepCommands(Keeping),
+    /// Something has gathered that nobody waits for.
+    WriteBehind,
     Chore(Box<dyn Chore>),
     Mend {
         session: SessionId,
@@ -39,6 +43,8 @@ pub(super) fn refuse(task: Task, error: CommitError) {
         Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {
             drop(reply.send(Err(error)))
         }
+        Task::KeepCommands(keeping) => drop(keeping.reply.send(Err(error))),
+        Task::WriteBehind => {}
         Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
         Task::Mend { reply, .. } => drop(reply.send(Err(error))),
         Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),

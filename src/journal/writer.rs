@@ -14,7 +14,9 @@ use rusqlite::config::DbConfig;
 use tokio::sync::watch;
 
 use super::apply::{Life, apply};
+use super::behind::{Behind, Pending};
 use super::chores::Chores;
+use super::commands::Keeping;
 use super::error::{CommitError, Conflict};
 use super::files::Ground;
 use super::marking::Marking;
@@ -58,6 +60,8 @@ pub(super) struct Writer {
     pub(super) spare: Spare,
     /// When the oldest unsynced commit was made.
     pub(super) dirty: Option<Instant>,
+    pub(super) behind: Arc<Behind>,
+    pub(super) pending: Pending,
     pub(super) chores: Chores,
     pub(super) tidiness: Tidiness,
 }
@@ -98,6 +102,7 @@ impl Writer {
             self.marking.sync_when_due();
             self.look_for_room();
             self.do_slice();
+            self.write_behind();
             self.shorten_log();
         };
         while let Ok(task) = inbox.try_recv() {
@@ -110,7 +115,7 @@ impl Writer {
     }
 
     fn wait(&self, inbox: &Receiver<Task>) -> Wake {
-        if self.has_chores() || self.is_untidy() {
+        if self.has_chores() || self.is_untidy() || self.is_behind() {
             return match inbox.try_recv() {
                 Ok(task) => Wake::Task(task),
                 Err(TryRecvError::Empty) => Wake::Nothing,
@@ -119,7 +124,8 @@ impl Writer {
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
         let room = self.is_full().then_some(ROOM_PAUSE);
-        let Some(pause) = [log, self.marking.due(), room].into_iter().flatten().min() else {
+        let Some(pause) = [log, self.marking.due(), self.behind_due(), room].into_iter().flatten().min()
+        else {
             return inbox.recv().map_or(Wake::Gone, Wake::Task);
         };
         match inbox.recv_timeout(pause) {
@@ -131,7 +137,7 @@ impl Writer {
 
     /// Gathers what waits behind `task` and commits it; returns whom to answer if closing was among it.
     fn take(&mut self, task: Task, inbox: &Receiver<Task>) -> Option<Reply> {
-        let mut group = Vec::new();
+        let (mut group, mut commands) = (Vec::new(), Vec::new());
         let mut bytes = 0_usize;
         let mut next = Some(task);
         let mut closing = None;
@@ -141,18 +147,23 @@ impl Writer {
                     bytes = bytes.saturating_add(batch.weight());
                     group.push((batch, reply));
                 }
+                Task::KeepCommands(keeping) => {
+                    bytes = bytes.saturating_add(keeping.weight());
+                    commands.push(keeping);
+                }
+                Task::WriteBehind => self.gather(),
                 Task::Chore(chore) => self.add_chore(chore),
                 // Neither looks at what the group changes before it is committed: both begin with a transaction of their own.
                 Task::Mend { session, plan, at, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     let _ = reply.send(self.mend(&session, &plan, at));
                 }
                 Task::Rescue { generation, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     let _ = reply.send(self.rescue(generation));
                 }
                 Task::Delete { session, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     self.delete(&session, reply);
                 }
                 Task::Close(reply) => {
@@ -162,8 +173,15 @@ impl Writer {
             }
             next = if bytes < self.options.group_bytes { inbox.try_recv().ok() } else { None };
         }
-        self.commit(group);
+        self.commit_all(group, commands);
         closing
+    }
+
+    /// Commits both; what waits for a sync waits for one.
+    fn commit_all(&mut self, group: Vec<(Box<Batch>, Reply)>, commands: Vec<Keeping>) {
+        let waiting = self.write_commands(commands);
+        self.commit(group);
+        self.sync_commands(waiting);
     }
 
     fn commit(&mut self, group: Vec<(Box<Batch>, Reply)>) {
@@ -349,6 +367,7 @@ impl Writer {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
+        self.catch_up();
         self.sync_log()?;
         loop {
             match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
