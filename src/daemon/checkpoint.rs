@@ -420,24 +420,18 @@ fn compacting(began: u64, line: &RawValue) -> Result<Compacting, CheckpointError
 }
 
 fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
-    {
-        let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*opening)
-    }
+    let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*opening)
 }
 
 fn question(line: &RawValue) -> Result<Question, CheckpointError> {
-    {
-        let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*question)
-    }
+    let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*question)
 }
 
 fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
-    {
-        let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*report)
-    }
+    let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*report)
 }
 
 const fn empty_report() -> RunReport {

@@ -258,16 +258,12 @@ impl Lane {
                     }
                 }
                 Effect::ShowTo(_, private) => {
-                    gathering
-                        .after
-                        .answers
-                        .extend(outbox.map(|to| Answered::Private(Arc::clone(to), private)));
+                    let answer = |to: &Arc<Outbox>| Answered::Private(Arc::clone(to), private);
+                    gathering.after.answers.extend(outbox.map(answer));
                 }
                 Effect::Subscribe { who: _, after } => {
-                    gathering
-                        .after
-                        .answers
-                        .extend(outbox.map(|to| Answered::Subscribe(Arc::clone(to), after)));
+                    let answer = |to: &Arc<Outbox>| Answered::Subscribe(Arc::clone(to), after);
+                    gathering.after.answers.extend(outbox.map(answer));
                 }
                 Effect::Unsubscribe(_) => {
                     gathering.after.answers.extend(outbox.map(|to| Answered::Unsubscribe(Arc::clone(to))));

@@ -103,8 +103,9 @@ impl Session {
         if self.state.run.as_ref().and_then(|run| run.deadline).is_some_and(|deadline| deadline <= now) {
             return self.stop(Outcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
         }
-        let due = self.state.gates.values().find(|gate| gate.question.expires <= now);
-        if let Some(verdict) = due.map(|gate| denied(gate, TIMEOUT)) {
+        // A run may go on without an answer, so that more than one question may be due.
+        while let Some(due) = self.state.gates.values().find(|gate| gate.question.expires <= now) {
+            let verdict = denied(due, TIMEOUT);
             self.settle(verdict, now, fx);
         }
     }

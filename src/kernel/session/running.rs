@@ -259,6 +259,7 @@ impl Session {
 
     fn finish_run(&mut self, now: Now, fx: &mut Effects) {
         let finish = self.finish.take();
+        self.leave_unfinished(OVER, now, fx);
         let Some(run) = &self.state.run else { return };
         let report = match (&run.stopping, finish.clone()) {
             (Some(stopping), _) => {
@@ -339,6 +340,8 @@ fn failed_checks(checks: &[CheckResult]) -> String {
 const ACCEPTANCE_FAILED: u8 = 4;
 /// Why something was left unfinished that a run waited for.
 const STOPPED: &str = "the run was stopped";
+/// Why something was left unfinished that nobody said anything of.
+const OVER: &str = "the run is over";
 /// Why something was left unfinished when the daemon came back.
 const RESTARTED: &str = "the daemon stopped before it ended";
 

@@ -1,0 +1,39 @@
+//! What a model's answers cost, and how much it can be told.
+
+use super::Table;
+use crate::agent::compaction::Window;
+use crate::agent::price::Price;
+use crate::config::settings::ProviderKind;
+use crate::provider::registry::Ready;
+
+impl Table {
+    pub(super) fn window(&self, ready: &Ready) -> Window {
+        let set =
+            self.rules.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
+        let usual = match self.kind(ready) {
+            ProviderKind::Anthropic => 200_000,
+            ProviderKind::OpenAi => 128_000,
+            ProviderKind::Ollama => 32_768,
+        };
+        let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
+        Window { tokens: set.map_or(usual, u64::from), compact_at }
+    }
+
+    fn kind(&self, ready: &Ready) -> ProviderKind {
+        let set = self.rules.settings.providers.get(ready.provider()).map(|provider| provider.kind);
+        set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
+    }
+
+    /// Returns what a model costs: a local one nothing, any other what is configured.
+    pub(super) fn price(&self, ready: &Ready) -> Option<Price> {
+        if self.kind(ready) == ProviderKind::Ollama {
+            return Some(Price::default());
+        }
+        self.rules.settings.price(ready.model()).map(|price| Price {
+            input: price.input,
+            output: price.output,
+            cache_read: price.cache_read,
+            cache_write: price.cache_write,
+        })
+    }
+}
