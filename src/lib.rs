@@ -16,6 +16,7 @@
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
 //! - [`token`]: secrets that open a door.
+//! - [`unseen`]: letters that cannot be seen.
 
 pub mod adapter;
 pub mod agent;
@@ -31,3 +32,4 @@ pub mod redact;
 pub mod sandbox;
 pub mod token;
 pub mod transport;
+pub mod unseen;

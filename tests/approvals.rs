@@ -56,6 +56,30 @@ fn of_a_hundred_who_decide_at_once_exactly_one_is_heard() {
 }
 
 #[test]
+fn who_decided_is_taken_from_the_connection_and_not_from_what_is_claimed() {
+    let daemon = Daemon::start();
+    let (mut client, session) = daemon.session();
+    for claimed in ["timeout", "cancel", "somebody else", ""] {
+        let mut other = daemon.connect();
+        other.get(
+            "hello",
+            json!({"client": {"name": claimed, "version": "1"}, "capabilities": [], "by": claimed}),
+        );
+        client.prompt(&session, "$? true\n");
+        let asked = client.event_of("approval_required");
+        let payload = json!({"sessionId": session, "approvalId": asked["payload"]["approvalId"], "decision": "approve",
+            "by": claimed, "source": claimed, "actor": {"id": claimed}, "participantId": claimed, "role": "owner"});
+        other.get("submit_approval", payload);
+        let received = client.event_of("approval_received");
+        assert_eq!(
+            (&received["payload"]["by"], &received["payload"]["decision"]),
+            (&json!("cli"), &json!("approve"))
+        );
+        ends(&mut client, "success", 0);
+    }
+}
+
+#[test]
 fn a_denied_step_does_not_run_and_denies_its_run() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();

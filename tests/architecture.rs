@@ -26,13 +26,15 @@ const TABLE: &[(&str, &[&str])] = &[
     ("transport", &[]),
     ("redact", &[]),
     ("token", &[]),
+    // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
+    ("unseen", &[]),
     ("config", &["kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
-    ("sandbox", &["kernel"]),
+    ("sandbox", &["kernel", "unseen"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
-    ("observe", &["redact"]),
+    ("observe", &["redact", "unseen"]),
     (
         "daemon",
         &[
@@ -51,7 +53,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
     // The set-up looks for servers of models and puts keys and tokens away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token"]),
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token", "unseen"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

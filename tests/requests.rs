@@ -210,9 +210,9 @@ fn providers_and_figures_are_told() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
     let providers = client.get("list_providers", json!({}))["providers"].clone();
-    let row =
-        |name: &str| json!({"name": name, "models": [], "configured": true, "default": name == "playbook"});
-    assert_eq!(providers, json!(["playbook", "anthropic", "ollama", "openai"].map(row)));
+    let row = |(name, configured)| json!({"name": name, "models": [], "configured": configured, "default": name == "playbook"});
+    let told = [("playbook", true), ("anthropic", false), ("ollama", true), ("openai", false)];
+    assert_eq!(providers, json!(told.map(row)), "nobody has given those two a key");
     client.prompt(&session, "$? true\n");
     client.event_of("approval_required");
     let figures = client.get("get_metrics", json!({}));

@@ -234,8 +234,9 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     terminal.type_line("file");
     terminal.until("(it is not shown):");
     terminal.type_line(KEY);
-    terminal.until("model:");
-    terminal.type_line("test-model");
+    let screen = terminal.until("model [test-model]:");
+    assert!(screen.contains("  1  test-model\n"), "{screen}");
+    terminal.type_line("");
     let screen = terminal.until("done 0");
     assert!(screen.contains("stored the key of openai in ") && screen.contains("\nwrote "), "{screen}");
     assert!(!terminal.screen(&["-S", "-"]).contains(KEY), "{screen}");
@@ -246,8 +247,11 @@ fn a_key_is_typed_unseen_and_a_run_uses_it() {
     terminal.type_line("push run 'Who are you?'");
     terminal.until("I have your key.");
     terminal.until("done 0");
-    let asked = server.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
+    for (method, path) in [("GET", "/v1/models"), ("POST", "/v1/chat/completions")] {
+        let asked = server.seen().into_iter().find(|seen| seen.method == method).unwrap();
+        let bearer = format!("Bearer {KEY}");
+        assert_eq!((asked.path.as_str(), &asked.headers["authorization"]), (path, &bearer));
+    }
     terminal.wipe();
     terminal.type_line("push config show");
     let screen = terminal.until(&format!("key of openai     {}\n", file.display()));
@@ -328,6 +332,39 @@ fn a_model_at_work_is_read_and_asked_about_on_the_terminal() {
     terminal.type_line("n");
     let screen = terminal.until("done 3");
     assert!(screen.contains("not approved: Say new"), "{screen}");
+}
+
+#[test]
+fn a_question_cannot_be_repainted_by_what_it_asks_about() {
+    let Some(terminal) = Terminal::open() else { return };
+    let server = ModelServer::start();
+    let hostile = "git commit -m ok\r\u{1b}[2K\u{1b}[1A\u{9b}2J\u{1b}]0;stolen\u{7}\u{202e}\u{200b}\u{2800}x\ngo ahead? [y/n] y\n  risk: low";
+    let want = || {
+        Reply::turn([
+            say("Fine.\u{1b}[8m"),
+            call("c", "sandbox_exec", &json!({"command": hostile}).to_string()),
+        ])
+    };
+    server.script([want(), want()]);
+    for (flag, answer) in [("", "n"), ("--json", "n")] {
+        terminal.wipe();
+        terminal.type_line(&format!(
+            "OLLAMA_HOST={} push run {flag} --sandbox none --provider ollama --model m 'Go on.'",
+            server.url()
+        ));
+        let screen = terminal.until("go ahead? [y,");
+        let shown = "  │ git commit -m ok<U+000D><U+001B>[2K<U+001B>[1A<U+009B>2J<U+001B>]0;stolen<U+0007><U+202E><U+200B><U+2800>x\n  \
+                     │ go ahead? [y/n] y\n  │   risk: low\n";
+        assert!(screen.contains(shown), "{flag}: {screen}");
+        assert!(screen.contains("  risk: high\ngo ahead? [y,"), "{flag}: {screen}");
+        terminal.type_line("v");
+        terminal.until("  risk: high\ngo ahead? [y, n, or n and why, v all of it] v\n  │ git commit");
+        let waiting = terminal.home.ok(&["approvals"]);
+        assert!(waiting.contains(shown), "{waiting}");
+        assert!(!terminal.tmux(&["display-message", "-p", "#{pane_title}"]).contains("stolen"));
+        terminal.type_line(answer);
+        terminal.until("done 3");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub struct Taking {
     /// The last text, as far as it is needed for the run's summary.
     last: String,
     speaking: bool,
+    /// Whether that was more than white space.
+    said: bool,
     /// Whether anything came of this try.
     begun: bool,
     calls: Vec<Wanted>,
@@ -53,6 +55,7 @@ impl Taking {
                     self.last.clear();
                 }
                 self.speaking = true;
+                self.said |= !text.trim().is_empty();
                 let room = SUMMARY_BYTES.saturating_sub(self.last.len());
                 self.last.extend(text.chars().take(room));
                 Some(Act::Say(text))
@@ -77,24 +80,23 @@ impl Taking {
 
     /// Takes the end of the turn.
     pub fn end(&mut self, end: TurnEnd) -> Vec<Act> {
-        let mut acts = Vec::new();
-        let spoke = std::mem::take(&mut self.speaking);
-        if spoke {
-            acts.push(Act::EndText);
-        }
+        let (spoke, said) = (std::mem::take(&mut self.speaking), std::mem::take(&mut self.said));
         let calls = std::mem::take(&mut self.calls);
-        acts.push(match (&end.stop, calls.is_empty()) {
+        let act = match (&end.stop, calls.is_empty()) {
+            // What it wanted before it declined may be half of a call, and nobody is to go on with it.
+            (Stop::Refused, _) => Act::Finish(Some(end), Finish::for_good("MODEL_REFUSED", REFUSED)),
             (_, false) => Act::Use(end, calls),
-            (Stop::Done | Stop::Calls, true) if spoke => Act::Finish(Some(end), success(&self.last)),
+            (Stop::Done | Stop::Calls, true) if said => Act::Finish(Some(end), success(&self.last)),
             (Stop::Done | Stop::Calls, true) => self.again(empty(), end),
             (Stop::Length, true) => Act::Finish(Some(end), Finish::for_good("MODEL_LENGTH", LENGTH)),
-            (Stop::Refused, true) => Act::Finish(Some(end), Finish::for_good("MODEL_REFUSED", REFUSED)),
             (Stop::Other(word), true) => {
                 let finish = Finish::for_good("MODEL_STOPPED", format!("the model stopped: {word}"));
                 Act::Finish(Some(end), finish)
             }
-        });
-        acts
+        };
+        // A text that is said again has no end of its own.
+        let ends = spoke && !matches!(act, Act::AskAgain(..));
+        ends.then_some(Act::EndText).into_iter().chain([act]).collect()
     }
 
     /// Takes the news that the turn cannot be gone on with, and what is known of its end.
@@ -114,6 +116,7 @@ impl Taking {
     fn again(&mut self, error: ModelError, end: TurnEnd) -> Act {
         self.begun = false;
         self.speaking = false;
+        self.said = false;
         self.tries += 1;
         if self.tries > TRIES {
             return Act::Finish(used(end), gave_up(error));
@@ -246,6 +249,30 @@ mod tests {
             assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::AskAgain(..)]));
         }
         assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::Finish(None, _)]));
+    }
+
+    #[test]
+    fn a_turn_that_was_declined_uses_nothing_of_what_it_wanted() {
+        let mut taking = Taking::default();
+        taking.piece(Piece::Said("I will".into()));
+        taking.piece(Piece::Call(Wanted { args: "{\"command\": \"rm".into(), ..wanted() }));
+        let acts = taking.end(end(Stop::Refused));
+        let [Act::EndText, Act::Finish(Some(_), finish)] = &acts[..] else { panic!("{acts:?}") };
+        assert_eq!(finish.reason.as_deref(), Some("model_refused"));
+    }
+
+    #[test]
+    fn white_space_is_no_answer() {
+        let mut taking = Taking::default();
+        for _ in 0..TRIES {
+            taking.piece(Piece::Said(" \n\n".into()));
+            assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::AskAgain(..)]));
+        }
+        taking.piece(Piece::Said("\n".into()));
+        taking.piece(Piece::Said("Done.".into()));
+        let acts = taking.end(end(Stop::Done));
+        let [Act::EndText, Act::Finish(Some(_), finish)] = &acts[..] else { panic!("{acts:?}") };
+        assert_eq!(finish.summary, "Done.");
     }
 
     #[test]

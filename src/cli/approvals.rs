@@ -6,7 +6,7 @@ use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::ids;
 use super::phrase::field;
-use super::plain::plain_line;
+use super::plain::{exact_line, plain_line};
 use super::sessions::age;
 use super::view::Echo;
 use crate::client::Request;
@@ -91,7 +91,8 @@ async fn remembered(json: bool, context: &mut Context) -> Result<Exit, CliError>
 
 fn described(grant: &Value, now: u64) -> String {
     let since = grant.get("grantedAt").and_then(Value::as_u64).unwrap_or_default();
-    let word = |name| plain_line(&field(grant, name));
+    // Whoever reads them decides what to revoke.
+    let word = |name| exact_line(&field(grant, name));
     format!(
         "{}  {}\n  in {}, by {} {} ago\n",
         word("grantId"),

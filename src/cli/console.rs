@@ -7,6 +7,8 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 use serde_json::Value;
 
+use crate::unseen::is_unseen;
+
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ColorChoice {
@@ -89,7 +91,7 @@ pub(crate) struct Console {
     /// How standard output is painted.
     pub(crate) palette: Palette,
     /// How standard error is painted.
-    notes_palette: Palette,
+    pub(crate) notes_palette: Palette,
     /// How much is said.
     pub(crate) volume: Volume,
 }
@@ -125,12 +127,12 @@ impl Console {
 
     /// Writes a result for programs, on one line.
     pub(crate) fn json(&mut self, value: &Value) -> io::Result<()> {
-        self.line(&ascii_controls(&value.to_string()))
+        self.line(&harmless(&value.to_string()))
     }
 
     /// Writes a line of the daemon as it came.
     pub(crate) fn raw_json(&mut self, line: &str) -> io::Result<()> {
-        self.line(&ascii_controls(line))
+        self.line(&harmless(line))
     }
 
     /// Says something beside the result, if somebody looks.
@@ -188,19 +190,22 @@ impl Console {
     }
 }
 
-/// Returns JSON in which no character controls a terminal: JSON itself escapes only the first 32.
-fn ascii_controls(json: &str) -> String {
-    if !json.contains(|c: char| c.is_control()) {
+/// Returns JSON that means the same and in which every letter can be seen and none controls a terminal: JSON itself escapes only
+/// the first 32.
+fn harmless(json: &str) -> String {
+    let hides = |c: char| c.is_control() || is_unseen(c);
+    if !json.contains(hides) {
         return json.to_owned();
     }
-    json.chars().fold(String::with_capacity(json.len() + 16), |mut safe, c| {
-        if c.is_control() {
-            safe.push_str(&format!("\\u{:04x}", u32::from(c)))
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if hides(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
         } else {
-            safe.push(c)
+            safe.push(c);
         }
-        safe
-    })
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -288,12 +293,18 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_no_control_character_bare() {
+    fn json_leaves_nothing_bare_that_acts_on_a_terminal_or_is_not_seen() {
         let out = Written::default();
         let (mut console, _) = console(out.clone());
-        console.json(&json!({"a": "\u{9b}31m\u{1b}[0m\u{7f}"})).unwrap();
-        assert_eq!(out.text(), "{\"a\":\"\\u009b31m\\u001b[0m\\u007f\"}\n");
-        assert_eq!(serde_json::from_str::<Value>(&out.text()).unwrap()["a"], "\u{9b}31m\u{1b}[0m\u{7f}");
+        let hostile = "\u{9b}31m\u{1b}[0m\u{7f} \u{202e}x\u{200b} \u{e0041} é🦀";
+        console.json(&json!({"a": hostile})).unwrap();
+        let written = "{\"a\":\"\\u009b31m\\u001b[0m\\u007f \\u202ex\\u200b \\udb40\\udc41 é🦀\"}\n";
+        assert_eq!(out.text(), written);
+        assert_eq!(serde_json::from_str::<Value>(&out.text()).unwrap()["a"], hostile);
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        let json = harmless(&json!({"a": every}).to_string());
+        assert!(json.chars().all(|c| !c.is_control() && !is_unseen(c)));
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["a"], every);
     }
 
     #[test]

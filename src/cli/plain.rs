@@ -3,6 +3,8 @@
 //! Whatever a tool printed or a model said may try to move the cursor, hide a command or turn letters around. What
 //! comes out of here is letters, line breaks and tabs.
 
+use crate::unseen::{is_odd_blank, is_unseen};
+
 /// Strips one stream of text, whose control sequences may be split anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
@@ -97,7 +99,11 @@ pub(crate) fn exact(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
-            _ if c.is_control() || is_invisible(c) => shown += &format!("<U+{:04X}>", u32::from(c)),
+            // It is as wide as a letter and common where letters are wide.
+            '\u{3000}' => shown.push(c),
+            _ if c.is_control() || is_unseen(c) || is_odd_blank(c) => {
+                shown += &format!("<U+{:04X}>", u32::from(c));
+            }
             _ => shown.push(c),
         }
     }
@@ -121,20 +127,10 @@ fn ground(c: char, shown: &mut String) -> State {
         '\u{9b}' => return State::Control,
         '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return State::Text,
         '\t' => shown.push(c),
-        _ if c.is_control() || is_invisible(c) => {}
+        _ if c.is_control() || is_unseen(c) => {}
         _ => shown.push(c),
     }
     State::Ground
-}
-
-/// Returns whether a character shows nothing, or changes the direction of those that do.
-const fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -206,7 +202,8 @@ mod tests {
         let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
         let shown = exact(&every);
         assert_eq!(plain(&shown), shown);
-        assert_eq!(exact("äöü 漢字 🙂\n"), "äöü 漢字 🙂\n");
+        assert_eq!(exact("äöü 漢字\u{3000}🙂\n"), "äöü 漢字\u{3000}🙂\n");
+        assert_eq!(exact("rm\u{a0}-rf\u{2800}x"), "rm<U+00A0>-rf<U+2800>x");
         assert_eq!(exact_line("a\u{200b}\n\tb"), "a<U+200B><U+000A><U+0009>b");
     }
 

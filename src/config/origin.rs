@@ -63,7 +63,7 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
     ];
     rows.extend(provider_rows(file, variables));
     rows.extend(file.settings.prices.iter().enumerate().map(|(index, price)| price_row(file, index, price)));
-    let mut settings = file.settings.clone();
+    let mut settings = Settings { limits: file.settings.limits.with_usual(), ..file.settings.clone() };
     let mut bounded = bounded_rows(&settings, file);
     for project in projects {
         settings = tighten(settings, project.tightening());
@@ -151,7 +151,11 @@ fn rows_of(file: &File, variables: Variables<'_>, name: &str, provider: &Provide
     rows.extend(
         provider.headers.keys().map(|header| row(file, &key(&format!("headers.{header}")), json!("set"))),
     );
-    rows.push(row(file, &key("context_window"), json!(provider.context_window)));
+    rows.push(row(
+        file,
+        &key("context_window"),
+        json!(provider.context_window.unwrap_or(provider.kind.usual_window())),
+    ));
     rows.push(row(file, &key("thinking"), json!(provider.thinking.word())));
     rows
 }
@@ -211,6 +215,7 @@ mod tests {
         assert!(rows.iter().all(|row| row.origin == Origin::Default), "{rows:?}");
         assert_eq!(value(&rows, "provider"), &json!("playbook"));
         assert_eq!(value(&rows, "limits.compact_at"), &json!(0.8));
+        assert_eq!(value(&rows, "limits.max_turns"), &json!(200));
         assert_eq!(value(&rows, "tools.fetch"), &json!(false));
     }
 
@@ -251,6 +256,16 @@ mod tests {
         assert_eq!(preset.origin, Origin::Project { path: path.to_owned(), line: 3 });
         let turns = rows.iter().find(|row| row.key == "limits.max_turns").unwrap();
         assert_eq!((&turns.value, &turns.origin), (&json!(3), &Origin::File { line: 4 }));
+    }
+
+    #[test]
+    fn a_project_raises_nothing_that_nobody_has_set() {
+        let path = Path::new("/p/.push/config.toml");
+        for (text, turns) in [("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)] {
+            let project = Project::new(path.to_owned(), parse(text, path).unwrap()).unwrap();
+            let rows = rows(&File::default(), &[project], &|_| None);
+            assert_eq!(value(&rows, "limits.max_turns"), &json!(turns));
+        }
     }
 
     #[test]

@@ -170,6 +170,17 @@ words! {
     }
 }
 
+impl ProviderKind {
+    /// Returns how many tokens its models are reckoned to take where nobody says.
+    pub const fn usual_window(self) -> u32 {
+        match self {
+            Self::Ollama => 32_768,
+            Self::OpenAi => 128_000,
+            Self::Anthropic => 200_000,
+        }
+    }
+}
+
 words! {
     /// How much a model thinks before it answers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -222,6 +233,17 @@ pub struct RunLimits {
     pub max_cost_micro_usd: Option<u64>,
     /// At how many thousandths of the context window the history is summarised.
     pub compact_at_permille: u16,
+}
+
+/// How often a model may be asked where nobody says: one that goes in circles is asked about in the end.
+pub const USUAL_TURNS: u32 = 200;
+
+impl RunLimits {
+    /// Returns them with what holds where nobody says, so that a project can lower it and never raise it.
+    #[must_use]
+    pub fn with_usual(self) -> Self {
+        Self { max_turns: self.max_turns.or(Some(USUAL_TURNS)), ..self }
+    }
 }
 
 impl Default for RunLimits {

@@ -46,7 +46,7 @@ impl Rules {
     pub fn budget(&self, said: &Budget) -> Budget {
         let (set, bounds) = (&self.settings.limits, &self.bounds);
         let least = |said: Option<u64>, bound: Option<u64>| said.into_iter().chain(bound).min();
-        let turns = said.turns.or(set.max_turns.map(u64::from)).or(Some(TURNS));
+        let turns = said.turns.or(set.max_turns.map(u64::from));
         Budget {
             cost: least(said.cost.or(set.max_cost_micro_usd), bounds.max_cost_micro_usd),
             turns: least(turns, bounds.max_turns.map(u64::from)),
@@ -62,9 +62,6 @@ impl Rules {
         }
     }
 }
-
-/// How many turns a run may take where nobody says: a model that goes in circles is asked about in the end.
-const TURNS: u64 = 200;
 
 /// The models of a configuration.
 type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
@@ -85,6 +82,7 @@ impl House {
     /// Returns what holds in a workspace: its project's own files may make it stricter.
     pub fn rules_in(&self, place: &Path) -> Result<Rules, ConfigError> {
         let own = (*self.watched.current()?).clone();
+        let own = Settings { limits: own.limits.with_usual(), ..own };
         let projects = project::around(place, &self.home)?;
         let tightened = |settings| {
             projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening()))
@@ -141,7 +139,22 @@ mod tests {
         assert_eq!(bound.budget(&said), Budget { turns: Some(3), tokens: Some(500), cost: None });
         let less = Budget { turns: Some(1), tokens: Some(100), cost: Some(1) };
         assert_eq!(bound.budget(&less), less);
-        let nothing = rules(limits(None, None), limits(None, None));
-        assert_eq!(nothing.budget(&Budget::default()), Budget { turns: Some(TURNS), ..Budget::default() });
+    }
+
+    #[test]
+    fn a_project_raises_no_limit_that_nobody_has_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("work");
+        std::fs::create_dir_all(place.join(".push")).unwrap();
+        let home = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
+        let paths = Paths::from_environment(&home).unwrap();
+        let house = House::new(&paths, Limits::default());
+        for (written, turns) in
+            [("", 200), ("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)]
+        {
+            std::fs::write(place.join(".push/config.toml"), written).unwrap();
+            let budget = house.rules_in(&place).unwrap().budget(&Budget::default());
+            assert_eq!(budget.turns, Some(turns), "{written}");
+        }
     }
 }

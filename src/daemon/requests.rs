@@ -109,7 +109,7 @@ impl Desk {
             Ask::ListGrants => ticketed.answer(reading::grants(&self.server).await),
             Ask::RevokeGrant { id } => ticketed.answer(reading::revoke(&self.server, id).await),
             Ask::ListProviders => {
-                ticketed.answer(self.server.provider_rows().map(|rows| encode::providers(&rows)));
+                ticketed.answer(self.server.provider_rows().await.map(|rows| encode::providers(&rows)));
             }
             Ask::Metrics { sandbox: false } => ticketed.ok(&encode::metrics(&self.server.metrics())),
             Ask::Metrics { sandbox: true } => {

@@ -202,19 +202,22 @@ impl Server {
     }
 
     /// Returns who can answer.
-    pub(super) fn provider_rows(&self) -> Result<Vec<ProviderRow>, ErrorBody> {
+    pub(super) async fn provider_rows(&self) -> Result<Vec<ProviderRow>, ErrorBody> {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
         let default = settings.choose(None, None).provider;
         let models = world.house.models(&settings);
-        let names = world.providers.keys().copied().chain(models.names());
-        let row = |name: &str| ProviderRow {
+        let row = |name: &str, configured| ProviderRow {
             name: name.to_owned(),
             models: settings.choose(Some(name), None).model.into_iter().collect(),
-            configured: true,
+            configured,
             default: name == default,
         };
-        Ok(names.map(row).collect())
+        let mut rows: Vec<_> = world.providers.keys().map(|name| row(name, true)).collect();
+        for name in models.names() {
+            rows.push(row(name, models.can_be_asked(name).await));
+        }
+        Ok(rows)
     }
 
     /// Returns the figures of the daemon.
@@ -281,8 +284,9 @@ impl Server {
         let models = world.house.models(&settings);
         let known: Vec<_> = world.providers.keys().copied().chain(models.names()).collect();
         if !known.contains(&choice.provider.as_str()) {
-            let message = format!("the provider {:?} is not configured", choice.provider);
-            let detail = format!("configured: {}", known.join(", "));
+            let (name, known) = (&choice.provider, known.join(", "));
+            let message = format!("there is no provider {name:?}; known are {known}");
+            let detail = format!("another one is a section [providers.{name}] of config.toml, with its kind");
             return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
         }
         let rules = world.house.rules_in(Path::new(&start.cwd)).map_err(|error| misconfigured(&error))?;

@@ -53,6 +53,7 @@ pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     os::private_directory(&config.paths.home).map_err(StartError::Log)?;
     os::private_directory(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::begin(&config.paths.logs).map_err(StartError::Log)?;
+    observe::write_down_panics();
     config.pi = endpoint(&config.paths.config, pi)?.resolved(pi, &variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())

@@ -1,7 +1,8 @@
 //! What the daemon writes down about itself: rotating files of bounded size, fields and ids, no secret at any level.
 //!
 //! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::daemon=trace` and so on). Texts of users and
-//! arguments of tools appear at no level; what a library might say still passes the redactor.
+//! arguments of tools appear at no level; what a library might say still passes the redactor. A record is one line, in which
+//! nothing acts on the terminal of whoever reads the file, and nothing is hidden.
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -11,14 +12,17 @@ mod os;
 mod os;
 mod rolling;
 
+use std::any::Any;
 use std::error::Error;
 use std::io::{self, Write};
+use std::panic;
 use std::path::Path;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::redact::Redactor;
+use crate::unseen::is_unseen;
 use rolling::Rolling;
 
 /// The variable that sets what is written.
@@ -58,6 +62,37 @@ pub fn report(error: &(dyn Error + 'static)) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Has every panic written down: where it was, and its words only where they stand in our source.
+///
+/// A text that was put together may hold whatever the daemon has in its hands.
+pub fn write_down_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let words = words_of(panic.payload());
+        tracing::error!(%at, words, "panic");
+        // There is nobody left to tell if that fails.
+        let _ = writeln!(io::stderr(), "pushd: panic at {at}: {words}");
+    }));
+}
+
+fn words_of(payload: &dyn Any) -> &'static str {
+    payload.downcast_ref::<&'static str>().copied().unwrap_or("(its words may hold what is not to be kept)")
+}
+
+/// Returns a record with everything written out that would act on a terminal, hide something or look like another record.
+fn one_line(record: &str) -> String {
+    let (words, end) = record.strip_suffix('\n').map_or((record, ""), |words| (words, "\n"));
+    let mut line = String::with_capacity(record.len());
+    for c in words.chars() {
+        match c {
+            '\t' => line.push(c),
+            _ if c.is_control() || is_unseen(c) => line.extend(c.escape_default()),
+            _ => line.push(c),
+        }
+    }
+    line + end
+}
+
 /// Passes each record on without the shapes of secrets.
 struct Redacting<W> {
     redactor: Redactor,
@@ -67,7 +102,7 @@ struct Redacting<W> {
 impl<W: Write> Write for Redacting<W> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(record);
-        self.to.write_all(self.redactor.text(&text).as_bytes())?;
+        self.to.write_all(one_line(&self.redactor.text(&text)).as_bytes())?;
         Ok(record.len())
     }
 
@@ -87,5 +122,26 @@ mod tests {
         let text = String::from_utf8(log.to).unwrap();
         assert!(!text.contains("ghp_0123"), "{text}");
         assert!(text.ends_with("went by\n"), "{text}");
+    }
+
+    #[test]
+    fn a_panic_says_nothing_that_was_put_together() {
+        let said = |panics: fn()| words_of(&*panic::catch_unwind(panics).unwrap_err());
+        assert_eq!(said(|| panic!("plain words")), "plain words");
+        let secret = said(|| panic!("no {}", std::hint::black_box("hunter2hunter2")));
+        assert!(secret.contains("may hold what is not to be kept"), "{secret}");
+        let cut = said(|| drop("hunter2hunter2é"[..std::hint::black_box(15)].to_owned()));
+        assert!(!cut.contains("hunter2"), "{cut}");
+    }
+
+    #[test]
+    fn a_record_is_one_line_and_acts_on_no_terminal() {
+        let mut log = Redacting { redactor: Redactor::default(), to: Vec::new() };
+        let hostile = "INFO a\u{1b}[2J\u{9b}1m\r\nERROR forged \u{202e}b\u{200b}\tc é\n";
+        log.write_all(hostile.as_bytes()).unwrap();
+        let text = String::from_utf8(log.to).unwrap();
+        assert_eq!(text, "INFO a\\u{1b}[2J\\u{9b}1m\\r\\nERROR forged \\u{202e}b\\u{200b}\tc é\n");
+        let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
+        assert!(one_line(&every).chars().all(|c| c == '\t' || !c.is_control() && !is_unseen(c)));
     }
 }

@@ -26,6 +26,17 @@ fn read(providers: &BTreeMap<String, ProviderSettings>) -> BTreeMap<String, Sett
     providers.iter().map(|(name, provider)| (name.clone(), Settings::from(provider))).collect()
 }
 
+impl Dialect {
+    /// Returns the kind of provider that speaks it.
+    pub(super) const fn kind(self) -> ProviderKind {
+        match self {
+            Self::Ollama => ProviderKind::Ollama,
+            Self::OpenAi => ProviderKind::OpenAi,
+            Self::Anthropic => ProviderKind::Anthropic,
+        }
+    }
+}
+
 impl From<&ProviderSettings> for Settings {
     fn from(provider: &ProviderSettings) -> Self {
         Self {

@@ -14,7 +14,7 @@ use super::circuit::Circuit;
 use super::dialect::Dialect;
 use super::error::{Kind, ModelError};
 use super::http::{Pool, read_body};
-use super::keys::{AskKeyring, Found, Keyring, Keys, Source};
+use super::keys::{AskKeyring, Found, Key, Keyring, Keys, Source};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::place::Place;
@@ -35,7 +35,7 @@ pub struct Settings {
     pub headers: Vec<(String, String)>,
     /// The model that is asked when a session names none.
     pub model: Option<String>,
-    /// How large a context Ollama is to make for its model; without, it uses its own.
+    /// How many tokens its models take in all, if not what is usual; Ollama is told to make its context so large.
     pub context_tokens: Option<u32>,
     /// How much its models are to think.
     pub thinking: Thinking,
@@ -154,15 +154,25 @@ impl Models {
             Ok(_) => "; it has none yet".to_owned(),
             Err(_) => String::new(),
         };
-        let message =
-            format!("no model of {provider} is chosen: name one with --model, or set its model{known}");
+        let message = format!(
+            "no model of {provider} is chosen: name one with --model, set PUSH_MODEL, or use `push config`{known}"
+        );
         Err(ModelError::new(Kind::NotConfigured, message))
     }
 
-    /// Lists the models that a provider's server has.
-    pub async fn list(&self, provider: &str, environment: &Environment) -> Result<Vec<String>, ModelError> {
-        let settings = self.settings(provider)?;
-        let target = self.target(provider, settings, environment).await?;
+    /// Lists the models that a provider's server has, asked at this place and with this key where they are given.
+    pub async fn list(
+        &self,
+        provider: &str,
+        base_url: Option<&str>,
+        key: Option<&Key>,
+        environment: &Environment,
+    ) -> Result<Vec<String>, ModelError> {
+        let mut environment = environment.clone();
+        // Nothing comes before a variable.
+        let said = [(place_variable(provider), base_url), (key_variable(provider), key.map(Key::expose))];
+        environment.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))));
+        let target = self.target(provider, self.settings(provider)?, &environment).await?;
         list(&target).await
     }
 
@@ -186,6 +196,17 @@ impl Models {
     ) -> Result<Option<Source>, ModelError> {
         let place = place(provider, self.settings(provider)?, environment)?;
         Ok(self.key(provider, &place, environment).await?.map(|found| found.source))
+    }
+
+    /// Tells whether a provider's server has a place and, where it wants one, a key, without anybody's environment.
+    ///
+    /// The keyring is not asked, as it may have to ask its user.
+    pub async fn can_be_asked(&self, provider: &str) -> bool {
+        let nothing = Environment::new();
+        let Ok(settings) = self.settings(provider) else { return false };
+        let Ok(place) = place(provider, settings, &nothing) else { return false };
+        let found = self.keys.find(provider, &key_variable(provider), &nothing, AskKeyring::No).await;
+        found.is_ok_and(|found| found.is_some() || !place.wants_key())
     }
 
     /// Returns the names of all providers.
@@ -235,7 +256,7 @@ impl Models {
             headers: headers(provider, &settings.headers)?,
             key,
             key_advice: advice,
-            context_tokens: settings.context_tokens,
+            context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().usual_window()),
             limits: self.limits,
             pool: Arc::clone(&self.pool),
             circuit: self.circuit(provider, &place),
@@ -290,6 +311,11 @@ impl Ready {
     /// Returns the model that was chosen.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Returns how many tokens the model takes in all.
+    pub fn window(&self) -> u32 {
+        self.target.context_tokens
     }
 
     /// Returns how much the model is to think.

@@ -28,7 +28,7 @@ pub(super) struct Target {
     pub(super) key: Option<Found>,
     /// How a key is set, for people.
     pub(super) key_advice: String,
-    pub(super) context_tokens: Option<u32>,
+    pub(super) context_tokens: u32,
     pub(super) limits: Limits,
     pub(super) pool: Arc<Pool>,
     pub(super) circuit: Arc<Circuit>,
@@ -39,7 +39,7 @@ impl Target {
     pub(super) fn habits(&self) -> Habits {
         let token_limit =
             if self.place.is_openai() { TokenLimit::MaxCompletionTokens } else { TokenLimit::MaxTokens };
-        Habits { token_limit, context_tokens: self.context_tokens }
+        Habits { token_limit, context_tokens: Some(self.context_tokens) }
     }
 
     /// Makes a request to a path below the base URL.

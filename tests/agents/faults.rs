@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::bench::Bench;
 use crate::daemon::{Client, types};
-use crate::model::{Fault, Reply, Speaks, fault, say};
+use crate::model::{End, Fault, Reply, Speaks, call, fault, say};
 
 #[test]
 fn a_turn_that_was_cut_is_asked_for_again_and_counts_once() {
@@ -91,6 +91,23 @@ fn every_failure_is_named_and_ends_with_one() {
 }
 
 #[test]
+fn a_model_that_declines_in_the_middle_of_a_call_does_nothing_more() {
+    // Ollama has no word for it.
+    for speaks in [Speaks::OpenAi, Speaks::Anthropic] {
+        let bench = Bench::speaking(speaks);
+        let half = call("c1", "sandbox_exec", "{\"command\": \"touch done");
+        bench
+            .server
+            .script([Reply::turn([say("I will"), half]).ends(End::Refused), Reply::says("On and on.")]);
+        let (mut client, _) = bench.begin("go");
+        let events = client.events_until("run_complete");
+        assert_eq!(events.last().unwrap()["payload"]["reason"], "model_refused", "{speaks:?}");
+        assert!(!types(&events).contains(&"tool_call".to_owned()), "{speaks:?}: {:?}", types(&events));
+        assert_eq!(bench.server.seen().len(), 1, "{speaks:?}");
+    }
+}
+
+#[test]
 fn a_server_that_wants_a_moment_gets_it() {
     let bench = Bench::new();
     let busy = Reply::status(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "0");
@@ -118,11 +135,16 @@ fn an_unknown_provider_is_refused_at_the_door() {
     let bench = Bench::new();
     let mut client = bench.daemon.connect();
     let start = json!({"cwd": bench.cwd(), "provider": "nobody"});
-    assert_eq!(client.refused("start_session", start), "PROVIDER_NOT_CONFIGURED");
+    let refused = client.ask("start_session", start)["error"].clone();
+    assert_eq!(refused["code"], "PROVIDER_NOT_CONFIGURED", "{refused}");
+    assert!(refused.to_string().contains("[providers.nobody]"), "it says what to set: {refused}");
+    bench.store_key(Speaks::Anthropic, "another-key-0123456789");
     let providers = client.get("list_providers", json!({}));
     let names: Vec<_> =
         providers["providers"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["playbook", "anthropic", "ollama", "openai"]);
+    let configured = |row: usize| providers["providers"][row]["configured"].clone();
+    assert_eq!([configured(1), configured(3)], [true, false], "of the two that want a key one has it");
 }
 
 /// The reason and the exit code of the run.

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::bench::{Bench, git, using, wants};
 use crate::daemon::wait_until;
 use crate::model::{Delivery, ModelServer, Reply, Speaks, Spent, say};
+use crate::work::is_running;
 
 #[test]
 fn a_turn_that_was_cut_by_a_restart_is_asked_for_again() {
@@ -189,6 +190,29 @@ fn a_commit_that_waited_over_a_restart_can_be_denied_and_the_run_cancelled() {
         let log = git(&bench.cwd(), &["log", "--format=%s"]);
         assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");
     }
+}
+
+#[test]
+fn a_run_that_slept_through_a_restart_can_be_cancelled_and_nothing_is_left() {
+    let mut bench = Bench::new();
+    let words = format!("sleep\0{}.25\0", std::process::id());
+    let command = format!("echo begun; sleep {}.25", std::process::id());
+    bench.server.script([wants("Sleep.", "sandbox_exec", json!({"command": command}))]);
+    let (mut client, session) = bench.begin("sleep");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    wait_until("it sleeps", || is_running(&words));
+    let mut client = restarted(&mut bench, &session);
+    wait_until("it ended with the daemon", || !is_running(&words));
+    while client.event_of("approval_required")["payload"]["kind"] != "unknown_step" {}
+    client.get("cancel_run", json!({"sessionId": session}));
+    let over = client.event_of("run_complete");
+    assert_eq!(
+        (&over["payload"]["outcome"], &over["payload"]["headless"]["exitCodeHint"]),
+        (&json!("cancelled"), &json!(2))
+    );
+    assert!(!is_running(&words), "it was not begun again");
+    assert_eq!(bench.server.seen().len(), 1, "and nobody was asked");
 }
 
 #[test]

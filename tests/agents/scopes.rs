@@ -38,6 +38,38 @@ fn a_yes_for_the_run_ends_with_it() {
 }
 
 #[test]
+fn a_yes_for_the_run_outlives_a_restart_and_one_for_once_does_not() {
+    let mut bench = Bench::new();
+    let exec = |command: &str| wants("", "sandbox_exec", json!({ "command": command }));
+    bench.server.script([
+        exec("touch made"),
+        exec("touch once"),
+        exec("touch waits"),
+        exec("touch made"),
+        exec("touch once"),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = bench.begin("go");
+    for (command, scope) in [("touch made", "run"), ("touch once", "once")] {
+        let asked = client.event_of("approval_required");
+        assert_eq!(asked["payload"]["summary"], command);
+        decide(&mut client, &asked, scope);
+    }
+    let asked = client.event_of("approval_required");
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let last = asked["seq"].clone();
+    let mut client = bench.daemon.connect();
+    let attach = json!({"sessionId": session, "lastSeenSeq": last, "environment": bench.environment()});
+    client.get("attach_session", attach);
+    decide(&mut client, &asked, "once");
+    let asked = client.event_of("approval_required");
+    assert_eq!(asked["payload"]["summary"], "touch once", "what holds for the run is not asked about again");
+    decide(&mut client, &asked, "once");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
 fn a_yes_for_the_session_outlives_a_restart_and_not_the_session() {
     let mut bench = Bench::new();
     repeat(&bench, 3);

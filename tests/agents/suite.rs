@@ -170,6 +170,7 @@ fn answers(speaks: Speaks) -> Vec<Case> {
         well("a text", [Reply::says("Hello!")], "Hello!"),
         well("a token a number", [cases::counts()], &start_of(cases::numbers().concat())),
         well("nothing, and then something", then(cases::says_nothing()), "Done.").after(2),
+        well("blanks, and then something", then(Reply::says(" \n\n")), "Done.").after(2),
         well("any characters", [Reply::says(cases::ANY_TEXT)], "tabs\tand"),
         well("a long text", [Reply::says(&cases::long_text())], &start_of(cases::long_text())),
         well("thinking", [cases::thinks_first()], "Yes."),

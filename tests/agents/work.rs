@@ -165,7 +165,7 @@ fn a_cancelled_run_leaves_no_process_and_no_connection() {
 }
 
 /// Tells whether a process was started with these words.
-fn is_running(words: &str) -> bool {
+pub(crate) fn is_running(words: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("the processes").flatten();
     let mut started = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     started.any(|started| started == words.as_bytes())
@@ -216,6 +216,7 @@ fn a_tool_that_is_wrongly_called_tells_the_model_why() {
             using("sandbox_dance", json!({})),
             using("sandbox_read_file", json!({"file": "sum.sh"})),
             crate::model::call("broken", "sandbox_read_file", "{\"path\": "),
+            crate::model::call("list", "sandbox_read_file", "[\"sum.sh\"]"),
             using("sandbox_read_file", json!({"path": "../../etc/passwd"})),
         ]),
         Reply::says("I see."),
@@ -230,7 +231,12 @@ fn a_tool_that_is_wrongly_called_tells_the_model_why() {
         .collect();
     let mut sorted = kinds.clone();
     sorted.sort();
-    assert_eq!(sorted, ["BAD_ARGUMENTS", "BAD_ARGUMENTS", "OUTSIDE_WORKSPACE", "UNKNOWN_TOOL"], "{kinds:?}");
+    let bad = "BAD_ARGUMENTS";
+    assert_eq!(sorted, [bad, bad, bad, "OUTSIDE_WORKSPACE", "UNKNOWN_TOOL"], "{kinds:?}");
+    let calls = events.iter().filter(|event| event["type"] == "tool_call");
+    assert!(calls.into_iter().all(|event| event["payload"]["args"].is_object()), "as its schema says");
     let told = serde_json::to_string(&bench.told(1)).unwrap();
-    assert!(told.contains("there is no tool sandbox_dance") && told.contains("OUTSIDE_WORKSPACE"), "{told}");
+    for words in ["there is no tool sandbox_dance", "OUTSIDE_WORKSPACE", "no JSON: EOF", "no JSON object"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
 }

@@ -32,12 +32,15 @@ fn every_command_for_a_ci_system_works() {
 #[test]
 fn a_task_for_a_model_needs_variables_alone() {
     let home = Home::new();
-    home.write("Makefile", "test:\n\ttrue\n");
+    // Not the home itself: what holds the daemon's own files is no workspace for a model's commands.
+    std::fs::create_dir(home.path().join("project")).expect("a project");
+    home.write("project/Makefile", "test:\n\ttrue\n");
     let server = ModelServer::start();
     server.script([Reply::says("They pass.")]);
     let scripts = fences(HEADLESS, "bash");
     assert_eq!(scripts.len(), 1, "{scripts:?}");
-    let place = format!("export SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
+    let place =
+        format!("cd project\nexport SECRET=the-secret OPENAI_BASE_URL={}", server.base_url(Speaks::OpenAi));
     shell(&home, &format!("set -e\n{place}\n{}", scripts[0]));
     let asked = server.seen().into_iter().find(|seen| seen.method == "POST").expect("the model is asked");
     assert_eq!(

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::home::Home;
+use super::home::{Home, Running};
 
 #[test]
 fn every_outcome_is_a_report_that_agrees_with_the_exit_code() {
@@ -90,4 +90,58 @@ fn denials_are_listed_with_who_and_what() {
     let lines: Vec<&str> = said.out.lines().collect();
     assert!(lines[lines.len() - 2].starts_with("not approved: "), "{said:?}");
     assert!(lines[lines.len() - 2].contains("rm precious (appr_"), "{said:?}");
+}
+
+#[test]
+fn no_export_holds_a_secret() {
+    const VALUE: &str = "correct-horse-battery-staple";
+    const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let home = Home::with(&[("MY_API_TOKEN", VALUE)]);
+    let place = tempfile::tempdir().unwrap();
+    let message = format!(
+        "The value is {VALUE}, the token {TOKEN}.\n\n$ echo $MY_API_TOKEN | tee {0}/value; echo {TOKEN}; \
+         echo $MY_API_TOKEN | base64; echo $MY_API_TOKEN | od -An -tx1 | tr -d ' '\n$? echo {VALUE} {TOKEN}\n",
+        place.path().display()
+    );
+    let accept = format!("echo $MY_API_TOKEN {TOKEN}; echo {VALUE}; false");
+    let run = ["run", "--name", VALUE, "--yes", "--accept", &accept];
+    let report = ["--report", "junit=push.xml", &message];
+    let mut said = Vec::new();
+    for words in [
+        &[&run[..], &["--json"], &report].concat()[..],
+        &[&run[..], &["--jsonl"], &report].concat(),
+        &[&run[..], &report].concat(),
+    ] {
+        let out = Running::start(home.command(words)).said();
+        assert_eq!(out.code, Some(4), "{out:?}");
+        said.push(home.read("push.xml"));
+        said.push(format!("{out:?}"));
+    }
+    said.push(format!(
+        "{:?}",
+        home.push(&["run", "--headless", "--json", &format!("$? echo {VALUE} {TOKEN}")])
+    ));
+    for words in [
+        &["log", "--jsonl"][..],
+        &["log"],
+        &["show", "--json"],
+        &["show"],
+        &["sessions", "--json"],
+        &["sessions"],
+        &["approvals", "--json"],
+        &["approvals", "--remembered", "--json"],
+        &["daemon", "logs"],
+        &["doctor", "--json"],
+    ] {
+        said.push(format!("{:?}", home.push(words)));
+    }
+    assert_eq!(fs::read_to_string(place.path().join("value")).unwrap(), format!("{VALUE}\n"), "it was used");
+    let base64 = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ";
+    let hex = "636f72726563742d686f7273652d62617474657279";
+    for text in &said {
+        for secret in [VALUE, TOKEN, base64, hex] {
+            assert!(!text.contains(secret), "{secret} in {text}");
+        }
+    }
+    assert!(said.iter().any(|text| text.contains("[redacted]")));
 }

@@ -2,7 +2,7 @@
 //!
 //! An attempt says `ESCAPED` when it sees itself that it succeeded; everything else is looked at from outside. The words that
 //! it knows are in the environment: `WORK` and `FRESH` (workspaces), `OUT` and `HOME` (outside), `VICTIM` (a process), `MARK` (a
-//! word for names), `PUSH` (the program), addresses of listeners.
+//! word for names), `CLIENT` (the program; names that begin with `PUSH` are taken out), addresses of listeners.
 
 /// What is attacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         Harmless,
         "exchange a directory for a link while writing",
         "mkdir d; (while :; do rm -rf d; ln -s $OUT d; rm d; mkdir d; done) 2>/dev/null & i=0
-         while [ $i -lt 400 ]; do echo x > d/escaped; i=$((i+1)); done 2>/dev/null; kill $!",
+         while [ $i -lt 20000 ] && [ ! -e $OUT/escaped ]; do echo x > d/escaped; i=$((i+1)); done 2>/dev/null; kill $!",
     ),
     attempt(Files, Harmless, "a copy of the shell", "cp /bin/sh s && ./s -c 'echo x > $OUT/escaped'"),
     attempt(Files, Harmless, "a shell in memory", "call memory_shell"),
@@ -134,7 +134,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(Files, Harmless, "the machine's /tmp", "echo x > /tmp/escaped-$MARK"),
     attempt(Files, Harmless, "the machine's shared memory", "echo x > /dev/shm/escaped-$MARK"),
     attempt(Files, Never, "the machine's /var/tmp", "echo x > /var/tmp/escaped-$MARK"),
-    attempt(Files, Never, "the program itself", "echo x >> $PUSH; cp /bin/true $PUSH; echo x >> /proc/1/exe"),
+    attempt(Files, Never, "the program itself", "echo x >> $CLIENT; cp /bin/true $CLIENT; echo x >> /proc/1/exe"),
     // What others run or believe.
     attempt(Protected, Harmless, "a hook of git", "echo x > .git/hooks/pre-commit"),
     attempt(Protected, Harmless, "the configuration of git", "echo x >> .git/config"),
@@ -229,7 +229,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         Sockets,
         Never,
         "approve by the client",
-        "$PUSH approve --all; $PUSH approvals; $PUSH daemon status && echo ESCAPED",
+        "$CLIENT approve; $CLIENT approvals; $CLIENT daemon status && echo ESCAPED",
     ),
     // The machine.
     attempt(Machine, Never, "the program for crashes", ": > /proc/sys/kernel/core_pattern && echo ESCAPED"),

@@ -36,7 +36,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let place = std::env::var_os("ESCAPE_BASE").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let place = std::env::var_os("ESCAPE_BASE").unwrap_or_else(|| place().into());
         let base = tempfile::Builder::new().prefix("e").rand_bytes(4).tempdir_in(place).unwrap();
         let at = |name: &str| base.path().join(name);
         for folder in [
@@ -72,6 +72,9 @@ impl Stage {
         }
         for folder in ["work/.git/objects", "work/.git/refs"] {
             fs::create_dir(at(folder)).unwrap();
+        }
+        for (program, name) in [(own_program(), "test"), (env!("CARGO_BIN_EXE_push").into(), "push")] {
+            bring(&program, &at(name));
         }
         let listeners = Listeners::start(&at("home"), &at("work"), &mark);
         let victim = Victim::start(&at("outside"));
@@ -138,6 +141,9 @@ impl Stage {
         if said.contains("ESCAPED") {
             return Err(format!("it saw itself escape: {said}"));
         }
+        if said.contains("UNREACHED") {
+            return Err(format!("what it needs is not there: {said}"));
+        }
         match end {
             Ok(StepEnd::Exited(_)) if said.contains("TRIED") => Ok(()),
             // Who runs out of processes or memory may end before the last word, or be ended.
@@ -153,15 +159,17 @@ impl Stage {
     /// How everything looks that an attempt must not change, and which processes of attempts there are.
     fn look(&self) -> (std::collections::BTreeMap<PathBuf, String>, Vec<String>) {
         let (work, fresh) = (self.at("work"), self.at("fresh"));
-        let mut looks = looks(self.base.path(), &[&work, &fresh, &self.at("scratch")]);
+        let (scratch, test, push) = (self.at("scratch"), self.at("test"), self.at("push"));
+        let mut looks = looks(self.base.path(), &[&work, &fresh, &scratch, &test, &push]);
         for place in [work, fresh] {
             looks.extend(
                 [place.join(".git"), place.join(".push")].iter().flat_map(|path| outside::looks(path, &[])),
             );
         }
-        let push = fs::metadata(env!("CARGO_BIN_EXE_push")).unwrap();
         let mut machine = machine(&self.mark);
-        machine.push(format!("the program has {} bytes", push.len()));
+        for program in [test, push] {
+            machine.push(format!("the program has {} bytes", fs::metadata(program).unwrap().len()));
+        }
         machine.push(format!("left processes: {}", marked(&self.mark).len()));
         (looks, machine)
     }
@@ -237,8 +245,8 @@ impl Stage {
             path("OUT", &self.at("outside")),
             path("WORK", &self.at("work")),
             path("FRESH", &self.at("fresh")),
-            path("PUSH", Path::new(env!("CARGO_BIN_EXE_push"))),
-            path("TEST", &std::env::current_exe().unwrap()),
+            path("CLIENT", &self.at("push")),
+            path("TEST", &self.at("test")),
             text("MARK", self.mark.clone()),
             text("ABSTRACT", self.mark.clone()),
             text("VICTIM", self.victim.pid().to_string()),
@@ -253,8 +261,10 @@ impl Stage {
 
 const SECRET_FREE: &str = "precious\n";
 
-/// Has this program make the calls of an attempt.
-const PRELUDE: &str = r#"call() { ATTEMPT_CALL=$1; shift; ATTEMPT_WORDS="$*"; export ATTEMPT_CALL ATTEMPT_WORDS
+/// Makes sure that what an attempt uses and attacks is there, so that none is refused for want of it, and has this program make
+/// the calls of an attempt.
+const PRELUDE: &str = r#"[ -x "$TEST" ] && [ -x "$CLIENT" ] && [ -d "$OUT" ] && [ -d "$HOME" ] || echo UNREACHED
+call() { ATTEMPT_CALL=$1; shift; ATTEMPT_WORDS="$*"; export ATTEMPT_CALL ATTEMPT_WORDS
 "$TEST" --exact a_call_from_inside --nocapture; }"#;
 
 /// Empties a workspace of what earlier attempts have left, except what is to be protected and listens.
@@ -273,6 +283,24 @@ fn tidy(workspace: &Path) {
     }
 }
 
+/// Where stages are made: with the target, or where that lies in the machine's `/tmp`, which a confined command does not see,
+/// in another directory that everybody may write.
+fn place() -> &'static str {
+    let target = env!("CARGO_TARGET_TMPDIR");
+    if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }
+}
+
+fn own_program() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// Puts a program where attempts can use it: under a second name, or where that cannot be as a copy.
+fn bring(program: &Path, to: &Path) {
+    if fs::hard_link(program, to).is_err() {
+        fs::copy(program, to).unwrap();
+    }
+}
+
 fn leak(path: &Path) -> File {
     let file = File::open(path).unwrap();
     let inherited = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
@@ -281,18 +309,21 @@ fn leak(path: &Path) -> File {
     file
 }
 
+const ONLY_ROOT: &str = "only root can be root";
+
 /// Runs `test` once more as an ordinary user, where this one is root; whoever is not has only the one.
 pub(crate) fn also_as_an_ordinary_user(test: &str) {
     if !geteuid().is_root() {
-        return skip("only root can be root: attempts are made as an ordinary user alone");
+        return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
     }
-    let base =
-        tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(place()).unwrap();
     chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let other = Command::new(std::env::current_exe().unwrap())
+    let other = Command::new(own_program())
         .args(["--exact", test, "--nocapture"])
         .env("ESCAPE_BASE", base.path())
         .env("HOME", base.path())
+        // Its file is ours alone; what is skipped there is counted here.
+        .env_remove("PUSH_SKIPS")
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)
@@ -307,6 +338,12 @@ pub(crate) fn also_as_an_ordinary_user(test: &str) {
                 String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
             assert!(other.status.success(), "as an ordinary user:\n{said}");
             assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
+            // A line may begin with the name of the test.
+            for why in said.lines().filter_map(|line| Some(line.split_once("skipped: ")?.1)) {
+                if !why.starts_with(ONLY_ROOT) {
+                    skip(&format!("as an ordinary user: {why}"));
+                }
+            }
         }
     }
 }

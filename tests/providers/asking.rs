@@ -15,7 +15,9 @@ pub(crate) async fn the_question_is_put_in_the_dialect(dialect: Dialect) {
     let seen = &world.seen()[0];
     let cached = json!({ "type": "ephemeral" });
     let (path, body) = match dialect {
-        Dialect::Ollama => ("/api/chat", json!({ "stream": true, "messages": plain() })),
+        Dialect::Ollama => {
+            ("/api/chat", json!({ "stream": true, "messages": plain(), "options": { "num_ctx": 32_768 } }))
+        }
         Dialect::OpenAi => (
             "/v1/chat/completions",
             json!({ "stream": true, "stream_options": { "include_usage": true }, "messages": plain() }),
@@ -124,7 +126,7 @@ pub(crate) async fn limits_on_tokens_are_sent(dialect: Dialect) {
     let world = World::set(
         dialect,
         limits(),
-        |settings| settings.context_tokens = Some(32_768),
+        |settings| settings.context_tokens = Some(65_536),
         [Reply::says("Hello!")],
     );
     let request = Request { max_tokens: Some(77), thinking: Thinking::High, ..question() };
@@ -132,7 +134,7 @@ pub(crate) async fn limits_on_tokens_are_sent(dialect: Dialect) {
     let body = &world.seen()[0].body;
     match dialect {
         Dialect::Ollama => {
-            assert_eq!(body["options"], json!({ "num_predict": 77, "num_ctx": 32_768 }));
+            assert_eq!(body["options"], json!({ "num_predict": 77, "num_ctx": 65_536 }));
             assert_eq!(body["think"], true);
         }
         Dialect::OpenAi => {

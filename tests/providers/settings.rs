@@ -14,9 +14,18 @@ use crate::world::{KEY, MODEL, World, limits, no_keyring, question, read, said, 
 pub(crate) async fn the_models_of_a_server_are_listed(dialect: Dialect) {
     let world = World::new(dialect, []);
     world.server.has_models(&["small", "large"]);
-    let models = world.models.list(dialect.name(), &world.environment).await.unwrap();
-    assert_eq!(models, ["small", "large"]);
+    let list = async |base_url, key, environment| {
+        world.models.list(dialect.name(), base_url, key, environment).await.unwrap()
+    };
+    assert_eq!(list(None, None, &world.environment).await, ["small", "large"]);
     assert_eq!(world.seen()[0].method, "GET");
+    // What is tried before it is written down goes before what holds.
+    let place = world.server.url();
+    let key = Key::new("another-key-0123456789");
+    assert_eq!(list(Some(&*place), key.as_ref(), &Environment::new()).await, ["small", "large"]);
+    let sent = &world.seen()[1].headers;
+    let header = if dialect == Dialect::Anthropic { &sent["x-api-key"] } else { &sent["authorization"] };
+    assert!(header.ends_with("another-key-0123456789"), "{header}");
 }
 
 pub(crate) async fn without_a_model_the_choice_is_told(dialect: Dialect) {

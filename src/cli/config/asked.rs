@@ -6,6 +6,8 @@ use crate::cli::exit::CliError;
 use crate::cli::input::{Interrupts, TypedLines, Unseen};
 use crate::cli::models::environment;
 use crate::cli::plain::{plain, plain_line};
+use crate::provider::error::Kind;
+use crate::provider::keys::Key;
 use crate::provider::registry::Models;
 
 /// Somebody at the terminal.
@@ -67,5 +69,19 @@ impl Talk for Asked<'_> {
                 None
             }
         }
+    }
+
+    async fn models(&mut self, provider: &str, base_url: Option<&str>, key: Option<&Key>) -> Vec<String> {
+        let error = match self.models.list(provider, base_url, key, &environment()).await {
+            Ok(models) => return models,
+            Err(error) => error,
+        };
+        if error.kind == Kind::Unauthorized {
+            self.say("The server does not take this key; Ctrl-D leaves everything as it was.");
+        } else if error.kind != Kind::NotConfigured {
+            // Whoever is to export a key later has none yet, and need not hear it again.
+            self.say(&format!("Its models cannot be listed: {}.", error.message));
+        }
+        Vec::new()
     }
 }

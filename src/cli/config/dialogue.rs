@@ -18,6 +18,8 @@ pub(super) trait Talk {
     async fn ask_unseen(&mut self, question: &str) -> Option<String>;
     /// Returns where a provider's key comes from already, in words.
     async fn key_source(&mut self, provider: &str) -> Option<String>;
+    /// Lists the models of a provider, asked at this place and with this key where they are said; says why it cannot.
+    async fn models(&mut self, provider: &str, base_url: Option<&str>, key: Option<&Key>) -> Vec<String>;
 }
 
 /// What is known before anybody is asked.
@@ -55,13 +57,14 @@ pub(super) async fn hold(talk: &mut impl Talk, known: &Known) -> Option<Chosen> 
     if provider == NO_MODEL {
         return Some(Chosen { change: Change { provider, model: None, base_url: None }, key: None });
     }
-    let base_url = if provider == ProviderKind::OpenAi.word() { place(talk).await? } else { None };
+    let base_url = if provider == ProviderKind::OpenAi.word() { place(talk, known).await? } else { None };
     let key = if provider == ProviderKind::Ollama.word() {
         None
     } else {
         key(talk, known, &provider, base_url.as_deref()).await?
     };
-    let model = model(talk, known, &provider).await?;
+    let typed = key.as_ref().map(|(_, key)| key);
+    let model = model(talk, known, &provider, base_url.as_deref(), typed).await?;
     Some(Chosen { change: Change { provider, model: Some(model), base_url }, key })
 }
 
@@ -91,9 +94,13 @@ fn about(name: &str, known: &Known) -> String {
 }
 
 /// Asks where the server is; nothing typed leaves what holds.
-async fn place(talk: &mut impl Talk) -> Option<Option<String>> {
+async fn place(talk: &mut impl Talk, known: &Known) -> Option<Option<String>> {
+    let question = match base_url_of(known, ProviderKind::OpenAi.word()) {
+        Some(configured) => format!("its address [{configured}]:"),
+        None => "its address, if it is not OpenAI's own:".to_owned(),
+    };
     loop {
-        let typed = talk.ask("its address, if it is not OpenAI's own:").await?;
+        let typed = talk.ask(&question).await?;
         match typed.trim() {
             "" => return Some(None),
             url if url.starts_with("http://") || url.starts_with("https://") => {
@@ -102,6 +109,10 @@ async fn place(talk: &mut impl Talk) -> Option<Option<String>> {
             _ => talk.say("An address begins with http:// or https://, and usually ends with /v1."),
         }
     }
+}
+
+fn base_url_of<'a>(known: &'a Known, provider: &str) -> Option<&'a str> {
+    known.settings.providers.get(provider)?.base_url.as_deref()
 }
 
 /// Asks where the key is to be kept, unless there is one, and for the key.
@@ -122,7 +133,7 @@ async fn key(
     talk.say("  2  keyring      the keyring of this system");
     talk.say(&format!("  3  none         nowhere: you export {variable}, or the server wants none"));
     // Most servers that people run themselves want none.
-    let usual = if base_url.is_some() { "none" } else { "file" };
+    let usual = if base_url.or(base_url_of(known, provider)).is_some() { "none" } else { "file" };
     let place = match one_of(talk, "place", &names, Some(usual), Others::Refused).await?.as_str() {
         "file" => KeyPlace::File,
         "keyring" => KeyPlace::Keyring,
@@ -141,18 +152,34 @@ async fn key(
     }
 }
 
-async fn model(talk: &mut impl Talk, known: &Known, provider: &str) -> Option<String> {
-    let models: &[String] = match (provider, &known.ollama) {
-        ("ollama", Some(models)) => models,
-        (_, Some(_) | None) => &[],
+/// Asks for the model, among those that the server says it has.
+async fn model(
+    talk: &mut impl Talk,
+    known: &Known,
+    provider: &str,
+    base_url: Option<&str>,
+    key: Option<&Key>,
+) -> Option<String> {
+    let models = match (provider, &known.ollama) {
+        ("ollama", models) => models.clone().unwrap_or_default(),
+        (_, Some(_) | None) => talk.models(provider, base_url, key).await,
     };
-    for (index, name) in models.iter().enumerate() {
+    let (shown, more) = models.split_at(models.len().min(SHOWN));
+    for (index, name) in shown.iter().enumerate() {
         talk.say(&format!("  {}  {name}", index + 1));
     }
+    if !more.is_empty() {
+        talk.say(&format!("     and {} more; any of their names will do", more.len()));
+    }
     let configured = known.settings.choose(Some(provider), None).model;
-    let usual = configured.or_else(|| models.first().cloned());
-    one_of(talk, "model", models, usual.as_deref(), Others::Taken).await
+    // Of many on a server of somebody else, the first is no better than the others.
+    let first = models.first().filter(|_| provider == "ollama" || models.len() == 1);
+    let usual = configured.or_else(|| first.cloned());
+    one_of(talk, "model", shown, usual.as_deref(), Others::Taken).await
 }
+
+/// How many models are shown.
+const SHOWN: usize = 20;
 
 /// Whether an answer may be none of those offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,6 +247,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_models_of_a_server_are_offered_and_asked_for_with_the_new_key() {
+        let mut prepared = Prepared::new(&["openai", "http://host/v1", "file", "secret", "2"]);
+        prepared.models = vec!["big".into(), "small".into()];
+        let chosen = hold(&mut prepared, &Known::default()).await.unwrap();
+        assert_eq!(chosen.change.model.as_deref(), Some("small"));
+        assert_eq!(prepared.listed, [("openai".into(), Some("http://host/v1".into()), Key::new("secret"))]);
+        assert!(prepared.said.contains("  2  small\nmodel:"), "no default among many: {}", prepared.said);
+
+        let mut prepared = Prepared::new(&["openai", "", "none", ""]);
+        prepared.models = vec!["only".into()];
+        let chosen = hold(&mut prepared, &Known::default()).await.unwrap();
+        assert_eq!(chosen.change.model.as_deref(), Some("only"));
+
+        let mut prepared = Prepared::new(&["anthropic", "none", "m30"]);
+        prepared.models = (1..=SHOWN + 12).map(|number| format!("m{number}")).collect();
+        let chosen = hold(&mut prepared, &Known::default()).await.unwrap();
+        assert_eq!(chosen.change.model.as_deref(), Some("m30"));
+        assert!(prepared.said.contains("and 12 more") && !prepared.said.contains("m21"), "{}", prepared.said);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_configured_is_shown_and_stays() {
+        let mut known = Known::default();
+        let mut openai = crate::config::settings::ProviderSettings::of(ProviderKind::OpenAi);
+        openai.base_url = Some("http://host/v1".into());
+        known.settings.providers.insert("openai".into(), openai);
+        let (change, said) = talk(&known, &["openai", "", "", "m"]).await;
+        assert_eq!(change, chosen("openai", Some("m"), None));
+        assert!(said.contains("its address [http://host/v1]:") && said.contains("place [none]:"), "{said}");
+    }
+
+    #[tokio::test]
     async fn a_key_is_asked_for_unseen_until_it_is_one() {
         for (typed, place) in [("", KeyPlace::File), ("1", KeyPlace::File), ("keyring", KeyPlace::Keyring)] {
             let answers = ["anthropic", typed, "", "two words", " secret ", "m"];
@@ -278,12 +337,16 @@ mod tests {
         /// What was typed unseen.
         unseen: Vec<String>,
         source: Option<String>,
+        /// The models of every server, and how they were asked for.
+        models: Vec<String>,
+        listed: Vec<(String, Option<String>, Option<Key>)>,
     }
 
     impl Prepared {
         fn new(answers: &[&str]) -> Self {
             let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
-            Self { answers, said: String::new(), unseen: Vec::new(), source: None }
+            let (models, listed) = (Vec::new(), Vec::new());
+            Self { answers, said: String::new(), unseen: Vec::new(), source: None, models, listed }
         }
     }
 
@@ -306,6 +369,11 @@ mod tests {
 
         async fn key_source(&mut self, _provider: &str) -> Option<String> {
             self.source.clone()
+        }
+
+        async fn models(&mut self, provider: &str, base_url: Option<&str>, key: Option<&Key>) -> Vec<String> {
+            self.listed.push((provider.to_owned(), base_url.map(str::to_owned), key.cloned()));
+            self.models.clone()
         }
     }
 

@@ -135,6 +135,7 @@ pub(super) fn without_daemon(paths: &Paths, full: bool) -> Vec<Finding> {
         (false, 0) => Finding::ok("daemon", "pushd is not running, and nothing is stored yet"),
         (false, _) => Finding::note("daemon", text).with_remedy(start),
     });
+    found.push(Finding::ok("sandbox", "its layers are found out by pushd, and named here while it runs"));
     found
 }
 

@@ -9,7 +9,7 @@ use crate::cli::ids;
 use crate::cli::input::{Interrupts, TypedLines};
 use crate::cli::plain::plain_line;
 use crate::cli::report::{Progress, Report};
-use crate::cli::view::View;
+use crate::cli::view::{Echo, Thoughts, View};
 use crate::client::{AskError, Client, Event, Request};
 
 /// What goes to standard output.
@@ -166,7 +166,12 @@ impl Follow {
                 match &mut self.typed {
                     Typed::Lines(lines) => {
                         lines.discard();
-                        self.prompt(&pending, console);
+                        // People who asked for JSON have not seen what it is about.
+                        let card = match self.output {
+                            Output::Text(_) => String::new(),
+                            Output::Result | Output::Events => beside(console).question(&pending.payload),
+                        };
+                        console.ask(&(card + &pending.prompt()));
                     }
                     Typed::Unread | Typed::Nobody => elsewhere(&pending, console),
                 }
@@ -182,26 +187,22 @@ impl Follow {
             elsewhere(&pending, console);
             return Ok(());
         };
-        if wants_more(&line)
-            && let Output::Text(view) = &mut self.output
-        {
-            console.text(&view.whole_question(&pending.payload))?;
+        let mut more = String::new();
+        if wants_more(&line) {
+            match &mut self.output {
+                Output::Text(view) => console.text(&view.whole_question(&pending.payload))?,
+                Output::Result | Output::Events => {
+                    more = beside(console).whole_question(&pending.payload);
+                }
+            }
         }
         match pending.verdict(&line) {
             Some(verdict) => self.settle(&pending, verdict, None).await,
             None => {
-                self.prompt(&pending, console);
+                console.ask(&(more + &pending.prompt()));
                 Ok(())
             }
         }
-    }
-
-    fn prompt(&self, pending: &Pending, console: &mut Console) {
-        // People who asked for JSON have not seen what it is about.
-        if !matches!(self.output, Output::Text(_)) {
-            console.note(&plain_line(&pending.summary));
-        }
-        console.ask(&pending.prompt());
     }
 
     async fn settle(
@@ -235,6 +236,11 @@ impl Typed {
             Self::Unread | Self::Nobody => std::future::pending().await,
         }
     }
+}
+
+/// What shows a question beside a result that is for programs.
+fn beside(console: &Console) -> View {
+    View::new(console.notes_palette, Echo::Nothing, Thoughts::Hidden)
 }
 
 fn elsewhere(pending: &Pending, console: &mut Console) {

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::*;
 use crate::cli::console::Palette;
 use crate::cli::console::testing::{Closed, Written, console};
-use crate::cli::view::{Echo, Thoughts};
 use crate::client::testing::{Daemon, Peer, replay, within};
 
 #[tokio::test]

@@ -372,15 +372,8 @@ impl Table {
     }
 
     fn window(&self, ready: &Ready) -> Window {
-        let set =
-            self.rules.settings.providers.get(ready.provider()).and_then(|provider| provider.context_window);
-        let usual = match self.kind(ready) {
-            ProviderKind::Anthropic => 200_000,
-            ProviderKind::OpenAi => 128_000,
-            ProviderKind::Ollama => 32_768,
-        };
         let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
-        Window { tokens: set.map_or(usual, u64::from), compact_at }
+        Window { tokens: u64::from(ready.window()), compact_at }
     }
 
     fn kind(&self, ready: &Ready) -> ProviderKind {
@@ -407,10 +400,11 @@ impl Table {
 /// What is no object is passed on as one, so that the tool can say what is wrong.
 fn wanted(call: model::Wanted) -> Wanted {
     let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
-    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()) {
+    let is_object = |text: &String| text.starts_with('{');
+    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()).filter(is_object) {
         Some(args) => args,
         None if call.args.trim().is_empty() => "{}".to_owned(),
-        None => serde_json::json!({ "unreadable": call.args }).to_string(),
+        None => tools::as_unreadable(call.args),
     };
     Wanted { tool: call.tool, args: Json::new(args) }
 }

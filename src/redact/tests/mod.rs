@@ -3,6 +3,7 @@
 mod shapes;
 
 use super::*;
+use crate::sandbox::output::Decoder;
 
 /// Chunkings tried by default, and with `PUSH_LONG=1`.
 const CHUNKINGS: u64 = 20_000;
@@ -268,18 +269,17 @@ fn base64_of(dice: &mut Dice, length: usize) -> String {
     base64_encoded(&bytes, false, true)
 }
 
+/// Redacts what comes in pieces cut at any byte, as a tool's output does.
 fn in_chunks(redactor: &Redactor, text: &str, dice: &mut Dice) -> String {
-    let mut stream = redactor.stream();
+    let (mut decoder, mut stream) = (Decoder::new(), redactor.stream());
     let largest = [1, 2, 3, 8, 40][dice.below(5)];
-    let (mut shown, mut rest) = (String::new(), text);
+    let (mut shown, mut rest) = (String::new(), text.as_bytes());
     while !rest.is_empty() {
-        let length = (dice.below(largest + 1)..)
-            .find(|at| *at >= rest.len() || rest.is_char_boundary(*at))
-            .expect("an end");
-        let (chunk, after) = rest.split_at(length.min(rest.len()));
-        shown.push_str(&stream.push(chunk));
+        let (chunk, after) = rest.split_at(dice.below(largest + 1).min(rest.len()));
+        shown.push_str(&stream.push(&decoder.push(chunk)));
         rest = after;
     }
+    shown.push_str(&stream.push(&decoder.finish()));
     shown.push_str(&stream.finish());
     shown
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::confine::PROTECTED;
+use crate::unseen::is_unseen;
 
 /// How many links are followed from one to the next when a file is written through them.
 const LINKS_MAX: usize = 40;
@@ -389,8 +390,7 @@ fn names_protected(path: &Path) -> bool {
 
 fn is_protected(name: &str) -> bool {
     // Letters that are not seen, and dots and spaces at the end, are left out by some.
-    let unseen = |letter: char| matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let plain: String = name.chars().filter(|letter| !unseen(*letter)).collect();
+    let plain: String = name.chars().filter(|letter| !is_unseen(*letter)).collect();
     let plain = plain.trim_end_matches(['.', ' ']).split(':').next().unwrap_or_default().to_ascii_lowercase();
     PROTECTED.contains(&plain.as_str()) || plain == "git~1" || plain == "push~1"
 }

@@ -95,27 +95,45 @@ fn removal(name: &str, args: &[String], scene: &Scene<'_>, finding: &mut Finding
         finding.raise(Risk::Critical, "it removes even the root");
     }
     for word in operands(args, "") {
+        if recursive {
+            removes_below(word, Share::All, scene, finding);
+            continue;
+        }
         finding.write(word, scene);
-        for spot in spots(word, scene) {
-            match spot.zone {
-                Zone::Outside if recursive && !is_scratch(&spot) => {
-                    finding.raise(Risk::Critical, "it removes what lies outside the workspace");
-                }
-                Zone::Inside if recursive && is_everything(&spot.path) => {
-                    finding.raise(Risk::Critical, "it removes the whole workspace");
-                }
-                Zone::Inside | Zone::Outside | Zone::Unknown if recursive => {
-                    finding.raise(Risk::High, "it removes whole directories");
-                }
-                Zone::Inside if is_everything(&spot.path) => {
-                    finding.raise(Risk::High, "it removes many files")
-                }
-                Zone::Inside | Zone::Outside | Zone::Unknown => {}
-            }
+        let inside = spots(word, scene).into_iter().filter(|spot| spot.zone == Zone::Inside);
+        if inside.into_iter().any(|spot| is_everything(&spot.path)) {
+            finding.raise(Risk::High, "it removes many files");
         }
     }
     if name == "shred" || name == "srm" {
         finding.raise(Risk::Critical, "what it removes cannot be brought back");
+    }
+}
+
+/// How much of a directory is removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Everything in it.
+    All,
+    /// What is looked for.
+    Some,
+}
+
+/// Judges that what lies below a place is removed.
+pub(super) fn removes_below(word: &str, share: Share, scene: &Scene<'_>, finding: &mut Finding) {
+    finding.write(word, scene);
+    for spot in spots(word, scene) {
+        match spot.zone {
+            Zone::Outside if !is_scratch(&spot) => {
+                finding.raise(Risk::Critical, "it removes what lies outside the workspace");
+            }
+            Zone::Inside if share == Share::All && is_everything(&spot.path) => {
+                finding.raise(Risk::Critical, "it removes the whole workspace");
+            }
+            Zone::Inside | Zone::Outside | Zone::Unknown => {
+                finding.raise(Risk::High, "it removes whole directories");
+            }
+        }
     }
 }
 

@@ -89,7 +89,11 @@ impl Finding {
     /// Notes a word that may be a file.
     pub(super) fn name(&mut self, word: &str, scene: &Scene<'_>) {
         self.spots(word, scene, |spot| {
-            let risk = if secrets::is_ours(&spot, scene.place) { Risk::Critical } else { Risk::Low };
+            let risk = match secrets::of_reading(&spot, scene.place) {
+                // Inside, a word that is named like a secret is mostly just a word.
+                Risk::Low | Risk::Medium => Risk::Low,
+                risk @ (Risk::High | Risk::Critical) => risk,
+            };
             (risk, What::Name(spot))
         });
     }

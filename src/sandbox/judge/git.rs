@@ -24,7 +24,7 @@ pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
         return finding;
     }
     operands(rest, "m").into_iter().for_each(|word| finding.name(word, scene));
-    if CHANGES.contains(&verb) {
+    if !NEITHER.contains(&verb) {
         finding
             .git(std::iter::once(verb).chain(rest.iter().map(String::as_str)).collect::<Vec<_>>().join(" "));
     }
@@ -185,43 +185,18 @@ const TELLS_TO_RUN: [&str; 10] = [
     "--no-index",
     "--contents",
 ];
-const CHANGES: [&str; 38] = [
-    "add",
-    "am",
-    "apply",
-    "bisect",
-    "branch",
-    "checkout",
-    "cherry-pick",
-    "clean",
-    "clone",
-    "commit",
-    "commit-tree",
-    "config",
-    "fast-import",
-    "fetch",
-    "filter-branch",
-    "filter-repo",
-    "gc",
-    "init",
-    "merge",
-    "mv",
-    "notes",
-    "prune",
-    "pull",
-    "push",
-    "read-tree",
-    "rebase",
-    "reflog",
-    "remote",
-    "replace",
-    "reset",
-    "restore",
-    "revert",
-    "rm",
-    "stash",
-    "submodule",
-    "switch",
-    "tag",
-    "update-ref",
+/// Verbs that neither only look nor change the repository; whatever is not known may be an alias for anything.
+const NEITHER: [&str; 12] = [
+    "archive",
+    "bundle",
+    "cherry",
+    "check-attr",
+    "diff-files",
+    "diff-index",
+    "format-patch",
+    "fsck",
+    "help",
+    "ls-remote",
+    "range-diff",
+    "version",
 ];

@@ -37,6 +37,9 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
         finding.name(program, scene);
         finding.traits.runs_text = true;
     }
+    if CARRIERS.contains(&name.as_str()) && hides_harm(args, scene) {
+        finding.raise(Risk::Critical, "it may run a command of critical risk");
+    }
     if plain_name(program) != program.rsplit('/').next().unwrap_or_default() {
         finding.raise(Risk::Medium, "it runs a program of an unusual name");
     }
@@ -65,6 +68,9 @@ fn other(program: &str, args: &[String], scene: &Scene<'_>) -> Finding {
     values.filter(|value| !is_open(value)).for_each(|value| finding.name(value, scene));
     if LOOKING.contains(&program) {
         finding.risk = Some(Risk::Low);
+    }
+    if program == "man" && args.iter().any(|arg| MAN_RUNS.iter().any(|option| arg.starts_with(option))) {
+        finding.raise(Risk::High, "it is told to run another program");
     }
     if hides_harm(args, scene) {
         finding.raise(Risk::Critical, "it may run a command of critical risk");
@@ -113,6 +119,8 @@ fn builtin(name: &str, args: &[String]) -> Option<Finding> {
             finding.unclear("a builtin that only bash knows");
         }
         "printenv" => shows(&mut finding),
+        // With words it runs them, on some systems.
+        "arch" if args.is_empty() => {}
         "set" => {
             if args.is_empty() {
                 shows(&mut finding);
@@ -144,11 +152,11 @@ fn shows(finding: &mut Finding) {
     finding.traits.shows_environment = true;
 }
 
-const QUIET: [&str; 38] = [
+const QUIET: [&str; 37] = [
     "echo", "true", "false", ":", "pwd", "whoami", "id", "uname", "date", "which", "type", "test", "[",
     "exit", "return", "break", "continue", "shift", "wait", "seq", "basename", "dirname", "tty", "nproc",
-    "arch", "expr", "getconf", "locale", "times", "export", "readonly", "unset", "read", "cal", "groups",
-    "yes", "jobs", "uptime",
+    "expr", "getconf", "locale", "times", "export", "readonly", "unset", "read", "cal", "groups", "yes",
+    "jobs", "uptime",
 ];
 /// Words that a shell takes for grammar, in some places.
 const RESERVED: [&str; 20] = [
@@ -158,8 +166,15 @@ const RESERVED: [&str; 20] = [
 /// Programs that are worth looking for behind one that is not known.
 const HARMFUL: [&str; 10] =
     ["rm", "dd", "mkfs", "shutdown", "reboot", "push", "chmod", "chown", "shred", "git"];
+/// Programs of a risk of their own that run the words behind them.
+const CARRIERS: [&str; 13] = [
+    "nsenter", "unshare", "chroot", "gdb", "strace", "ltrace", "perf", "script", "expect", "screen", "tmux",
+    "ssh", "mosh",
+];
 /// Other programs that only look.
 const LOOKING: [&str; 8] = ["ps", "top", "free", "ldd", "nm", "objdump", "readelf", "man"];
+/// Options of `man` that name a program, or a file that does.
+const MAN_RUNS: [&str; 6] = ["-P", "--pager", "-H", "--html", "-C", "--config"];
 const SYSTEM: [&str; 8] = [
     "/bin/",
     "/usr/bin/",

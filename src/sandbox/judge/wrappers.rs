@@ -1,5 +1,6 @@
 //! Programs that run other programs, and the shell's own ways to do so.
 
+use super::files::{Share, removes_below};
 use super::finding::{Finding, Inner, Input, Scene};
 use super::network;
 use super::words::is_open;
@@ -235,10 +236,14 @@ fn each(name: &str, args: &[String], finding: &mut Finding) {
 
 fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
     finding.risk = Some(Risk::Low);
+    // How links are followed is said before the places.
+    let leading = args.iter().take_while(|arg| matches!(arg.as_str(), "-H" | "-L" | "-P")).count();
+    let args = args.get(leading..).unwrap_or_default();
     let roots = args.iter().take_while(|arg| !arg.starts_with('-') && !matches!(arg.as_str(), "(" | "!"));
     let roots: Vec<&String> = roots.collect();
     roots.iter().for_each(|word| finding.read(word, scene));
     let mut rest = args.iter().skip(roots.len());
+    let share = if args.len() == roots.len() + 1 { Share::All } else { Share::Some };
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
@@ -249,7 +254,7 @@ fn find(args: &[String], scene: &Scene<'_>, finding: &mut Finding) {
                 let whole = [".".to_owned()];
                 let roots: Vec<&String> =
                     if roots.is_empty() { whole.iter().collect() } else { roots.clone() };
-                roots.iter().for_each(|word| finding.write(word, scene));
+                roots.iter().for_each(|word| removes_below(word, share, scene, finding));
             }
             "-fprint" | "-fprintf" | "-fls" | "-fprint0" => {
                 finding.raise(Risk::Medium, "it writes");

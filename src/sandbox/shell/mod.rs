@@ -17,6 +17,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
+use crate::unseen::{is_odd_blank, is_unseen};
 use parse::{End, Parser};
 
 pub use tree::{
@@ -63,22 +64,10 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Script, Unclear> {
     if let Some(at) = chars.iter().position(odd) {
         return Err(Unclear { at: at + 1, what: "there is a control character" });
     }
-    if let Some(at) = chars.iter().position(|letter| is_invisible(*letter)) {
+    if let Some(at) = chars.iter().position(|letter| is_unseen(*letter) || is_odd_blank(*letter)) {
         return Err(Unclear { at: at + 1, what: "there is a letter that cannot be seen" });
     }
     let mut parser = Parser::new(&chars, *limits);
     let list = parser.list(End::Text)?;
     Ok(parser.finish(list))
-}
-
-/// Tells whether a letter shows nothing, or turns the direction of what is shown.
-fn is_invisible(letter: char) -> bool {
-    let blank = letter.is_whitespace() && !letter.is_ascii();
-    blank
-        || matches!(
-            letter,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{feff}'
-        )
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(letter, '\u{e0000}'..='\u{e007f}' | '\u{fe00}'..='\u{fe0f}')
 }

@@ -36,7 +36,7 @@ pub use bench::{Bench, Outcome, Safe};
 pub use fault::{Fault, FaultKind};
 pub use limits::Limits;
 pub use question::Question;
-pub use request::{Request, parse, run};
+pub use request::{Request, as_unreadable, parse, run};
 pub use risk::Risk;
 
 /// The name of the tool that runs a command, which acceptance checks use too.

@@ -1,6 +1,8 @@
 //! A call as it was understood: a closed list, with arguments that are whole and of the right types.
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::bench::{Bench, Outcome};
@@ -59,8 +61,33 @@ fn arguments<A: DeserializeOwned>(tool: &str, args: &str) -> Result<A, Fault> {
     // A call without arguments comes from some models as nothing at all.
     let args = if args.trim().is_empty() { "{}" } else { args };
     serde_json::from_str(args).map_err(|error| {
-        Fault::new(FaultKind::BadArguments, format!("the arguments do not fit {tool}: {error}"))
+        let why = unreadable(args).unwrap_or_else(|| error.to_string());
+        Fault::new(FaultKind::BadArguments, format!("the arguments do not fit {tool}: {why}"))
     })
+}
+
+/// Says what is wrong with arguments that are no object and were put into one.
+fn unreadable(args: &str) -> Option<String> {
+    let Unreadable { unreadable: written } = serde_json::from_str(args).ok()?;
+    Some(match serde_json::from_str(&written) {
+        Err(error) => format!("they are no JSON: {error}"),
+        Ok(Value::Object(_)) => "a name stands twice in them, or they are nested too deep".to_owned(),
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            "they are no JSON object".to_owned()
+        }
+    })
+}
+
+/// What stands in the place of arguments that are no object.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Unreadable {
+    unreadable: String,
+}
+
+/// Puts what a model wrote as arguments, and is no object, into one: it can be kept and shown, and fits no tool.
+pub fn as_unreadable(written: String) -> String {
+    serde_json::json!(Unreadable { unreadable: written }).to_string()
 }
 
 impl Request {
@@ -225,6 +252,14 @@ mod tests {
         ] {
             let fault = parse(tool, args).unwrap_err();
             assert_eq!(fault.kind, FaultKind::BadArguments);
+            assert!(fault.message.contains(word), "{}", fault.message);
+        }
+        for (written, word) in [
+            ("{\"path\": ", "no JSON: EOF"),
+            ("[1,2]", "no JSON object"),
+            (r#"{"path":"a","path":"b"}"#, "stands twice"),
+        ] {
+            let fault = parse(read::NAME, &as_unreadable(written.to_owned())).unwrap_err();
             assert!(fault.message.contains(word), "{}", fault.message);
         }
         assert_eq!(parse("sandbox_dance", "{}").unwrap_err().kind, FaultKind::UnknownTool);

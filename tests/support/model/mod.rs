@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use script::{Delivery, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
+pub(crate) use script::{Delivery, End, Fault, Reply, Spent, Step, Turn, call, fault, say, think};
 pub(crate) use serve::spoken;
 
 /// A language that the server speaks, told apart by the path of the request.

@@ -122,7 +122,7 @@ pub struct ProviderRow {
     pub name: String,
     /// Its models.
     pub models: Vec<String>,
-    /// Whether it can be used.
+    /// Whether it can be asked with what the daemon has; the environment of a client may bring what is missing.
     pub configured: bool,
     /// Whether it is the one that is used when none is named.
     pub default: bool,
