@@ -19,7 +19,7 @@ use pushd::daemon::mint;
 use pushd::daemon::models::House as Models;
 use pushd::daemon::outbox::{Out, Outbox};
 use pushd::daemon::walls::Sandboxes;
-use pushd::daemon::world::{Closing, RunsOver, World};
+use pushd::daemon::world::{Closing, DELETIONS, RunsOver, World};
 use pushd::journal::{Create, Journal, Options};
 use pushd::kernel::command::{Answer, Caller, Command, Prompt, Reply, Rights};
 use pushd::kernel::event::{Budget, Event, EventKind, Image, Opening, RunReport};
@@ -187,6 +187,7 @@ fn open(root: &Path) -> Arc<Hub> {
         parting: Closing::new(),
         settled: Notify::new(),
         runs_over: RunsOver::new(),
+        deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
     }))
 }
 
