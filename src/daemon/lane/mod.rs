@@ -41,6 +41,7 @@ use performing::command_name;
 use storage::{Flight, Storage};
 use working::Work;
 
+pub(in crate::daemon) use deciding::screen;
 pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Told, Trouble};
 pub use leaving::{Departure, Leave, Leaving};
 
