@@ -11,7 +11,7 @@ use crate::daemon::lane;
 use crate::daemon::mint;
 use crate::daemon::pi::bureau::Bureau;
 use crate::daemon::pi::connection::Peer;
-use crate::daemon::pi::desk::{Answered, Failure};
+use crate::daemon::pi::desk::Failure;
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Aside, Command};
 use crate::kernel::id::{CallId, Json};
@@ -63,13 +63,13 @@ impl Job {
 
     pub(super) async fn abort_bash(&self) -> Result {
         let seat = self.seat().await?;
-        let version = match self.ask(&seat, Command::StopAside { call: None }).await {
-            Ok(Answered { version, .. }) => version,
-            // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoAside)) => self.touch(&seat).await?,
+        match self.ask(&seat, Command::StopAside { call: None }).await {
+            // Where there is nothing to stop, that is what was wanted.
+            Ok(_) | Err(Failure::Refused(Refusal::NoAside)) => {}
             Err(failure) => return Err(failure),
-        };
-        Ok(Done::at(encode::nothing(), version))
+        }
+        // To stop one leaves no trace by itself: what is stopped settles later.
+        Ok(Done::at(encode::nothing(), self.touch(&seat).await?))
     }
 }
 
