@@ -26,6 +26,8 @@ pub(crate) struct Daemon {
     variables: Vec<(String, String)>,
     /// What the daemon is started by; nothing for itself.
     under: Vec<String>,
+    /// What is said to it besides.
+    words: Vec<String>,
     child: Option<Child>,
 }
 
@@ -37,9 +39,14 @@ impl Daemon {
 
     /// Starts a daemon with a fresh home and these variables.
     pub(crate) fn start_with(variables: &[(&str, &str)]) -> Self {
-        let home = TempDir::new().expect("a directory for the daemon");
+        Self::start_in(TempDir::new().expect("a directory for the daemon"), variables, &[])
+    }
+
+    /// Starts a daemon in a home that was prepared, with these variables and these words besides.
+    pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], words: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let mut daemon = Self { home, variables, under: Vec::new(), child: None };
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut daemon = Self { home, variables, under: Vec::new(), words, child: None };
         daemon.revive();
         daemon
     }
@@ -48,7 +55,7 @@ impl Daemon {
     pub(crate) fn start_under(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let under = command.iter().map(|word| (*word).to_owned()).collect();
-        let mut daemon = Self { home, variables: Vec::new(), under, child: None };
+        let mut daemon = Self { home, variables: Vec::new(), under, words: Vec::new(), child: None };
         daemon.revive();
         daemon
     }
@@ -80,11 +87,11 @@ impl Daemon {
         let arguments = ["daemon", "run", "--announce"];
         let Some((program, words)) = self.under.split_first() else {
             let mut command = self.command("push");
-            command.args(arguments);
+            command.args(arguments).args(&self.words);
             return command;
         };
         let mut command = self.in_surroundings(Command::new(program));
-        command.args(words).arg(env!("CARGO_BIN_EXE_push")).args(arguments);
+        command.args(words).arg(env!("CARGO_BIN_EXE_push")).args(arguments).args(&self.words);
         command
     }
 
