@@ -22,7 +22,8 @@ use rules::{
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("adapter", &["kernel"]),
-    ("journal", &["kernel::id", "kernel::time"]),
+    // What is kept of a command is said once, in the book that decides about it.
+    ("journal", &["kernel::book::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
     ("redact", &[]),
     ("token", &[]),

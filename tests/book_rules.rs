@@ -325,7 +325,7 @@ fn the_oldest_outcomes_are_forgotten_and_their_names_with_them() {
         scene.done(ticket, "r");
     }
     scene.submit(command(4, "d"));
-    assert_eq!(scene.done(4, "r"), ["later d ok r", "forget 1", "finished 4 ok r"]);
+    assert_eq!(scene.done(4, "r"), ["later d ok r", "finished 4 ok r", "forget 1"]);
     assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (3, 2));
     assert_eq!(scene.submit(keyed("a", command(5, "a"))), ["accepted 5", "run 5"]);
 }
@@ -401,10 +401,7 @@ fn a_deleted_session_s_outcomes_are_forgotten_and_what_others_say_of_it() {
     assert_eq!(scene.apply(Input::Erased(SessionId::from("s"))), [""; 0]);
     assert_eq!(scene.done(3, "own"), ["finished 3 ok own"], "nothing of it is written");
     assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (1, 0));
-    assert_eq!(
-        scene.submit(in_session("t", command(4, "b"))),
-        ["accepted 4", "finished 4 again ok <erased>"]
-    );
+    assert_eq!(scene.submit(in_session("t", command(4, "b"))), ["accepted 4", "finished 4 again ok <gone>"]);
     assert_eq!(scene.submit(keyed("k", command(5, "a"))), ["accepted 5", "run 5"]);
     assert_eq!(scene.submit(command(6, "c")), ["accepted 6"]);
 }
@@ -456,4 +453,26 @@ fn a_restart_keeps_no_more_than_the_limit_and_prefers_what_was_admitted_last() {
     let (mut scene, words) = Scene::restored(LIMITS, rows, Now(100));
     assert_eq!(words, ["forget 5", "forget 4"], "those that ended first go");
     assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "finished 1 again ok 3"]);
+}
+
+#[test]
+fn a_command_whose_dependencies_fail_one_by_the_other_ends_once() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(in_session("u", after(&["a"], command(2, "b"))));
+    scene.submit(after(&["a", "b"], durable(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert_eq!(ended.iter().filter(|word| word.starts_with("settle 3")).count(), 1, "{ended:?}");
+    assert_eq!(scene.apply(Input::Settled(Ticket(3))).len(), 1);
+}
+
+#[test]
+fn a_turn_that_is_given_away_is_not_given_to_what_fails_with_it() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(after(&["a"], command(2, "b")));
+    scene.submit(after(&["a"], command(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert!(ended.iter().all(|word| !word.starts_with("run")), "{ended:?}");
+    assert_eq!(scene.book.counts().in_flight, 0);
 }

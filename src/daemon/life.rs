@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
@@ -22,7 +22,7 @@ use super::server::Server;
 use super::tending;
 use super::walls::{self, Sandboxes};
 use super::web::{Web, WebError};
-use super::world::{Closing, RunsOver, World};
+use super::world::{Closing, DELETIONS, RunsOver, World};
 use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
@@ -149,6 +149,7 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         parting: Closing::new(),
         settled: Notify::new(),
         runs_over: RunsOver::new(),
+        deleted: broadcast::Sender::new(DELETIONS),
     });
     let hub = Hub::new(world);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn nothing_is_remembered_of_refused_and_of_old_commands() {
         let mut rate = Rate::new(RateLimits { session: 0, ..LIMITS });
-        assert_eq!(rate.take(Some(&SessionId::from("s")), Now(1)).is_ok(), false);
+        assert!(rate.take(Some(&SessionId::from("s")), Now(1)).is_err());
         assert!(rate.counts.is_empty() && rate.moments.is_empty());
         let mut rate = Rate::new(LIMITS);
         for n in 0..1_000_u64 {

@@ -112,6 +112,19 @@ pub enum Thinking {
     High,
 }
 
+impl Thinking {
+    /// Reads a word for it; the least and the most that some clients know are those that every server does.
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "off" | "none" => Self::Off,
+            "minimal" | "low" => Self::Low,
+            "medium" => Self::Medium,
+            "high" | "xhigh" => Self::High,
+            _ => return None,
+        })
+    }
+}
+
 /// A piece of a model's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {

@@ -19,7 +19,7 @@ const IMAGE_BYTES_MAX: usize = 8 << 20;
 /// What stands for the message of a run whose beginning is not told.
 const GOES_ON: &str = "(the conversation goes on)";
 /// The tool that runs a command of the user's.
-const COMMAND: &str = "exec";
+const COMMAND: &str = "sandbox_exec";
 
 /// Makes fresh names: whoever takes a conversation in mints them.
 pub trait Names {

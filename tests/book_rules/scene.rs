@@ -139,7 +139,7 @@ fn outcome(outcome: &Outcome) -> String {
     let body = match &outcome.body {
         Body::Text(text) => text.to_string(),
         Body::TooLarge(bytes) => format!("<{bytes} bytes>"),
-        Body::Erased => "<erased>".to_owned(),
+        Body::Gone => "<gone>".to_owned(),
     };
     let late = if outcome.timed_out { "late " } else { "" };
     format!("{}{late}{body}", if outcome.success { "ok " } else { "failed " })

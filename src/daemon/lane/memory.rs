@@ -68,9 +68,6 @@ impl Memory {
     /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
-        if let Some(opening) = &state.opening {
-            self.provider.clone_from(&opening.provider);
-        }
         // Clients send the same one with every message, and finding its secrets takes a moment.
         if self.environment.as_ref() == Some(&environment) {
             return;
@@ -93,6 +90,16 @@ impl Memory {
         let own =
             self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
         own.or_else(|| self.environment.clone())
+    }
+
+    /// Returns the environment that was brought last.
+    pub(super) fn latest_environment(&self) -> Option<Arc<Environment>> {
+        self.environment.clone()
+    }
+
+    /// Notes who answers in the next run.
+    pub(super) fn answered_by(&mut self, provider: String) {
+        self.provider = provider;
     }
 
     /// Returns where it is heard that a client has brought its environment.

@@ -31,10 +31,10 @@ use super::outbox::Outbox;
 use super::world::World;
 use crate::journal::{Batch, CommitError, Create, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
-use crate::kernel::effect::Ticket;
+use crate::kernel::effect::{Report, Ticket};
 use crate::kernel::id::SessionId;
 use crate::kernel::session::{Input, Session};
-use crate::provider::Reported;
+use crate::provider::{Reported, Whose};
 use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
 use performing::command_name;
@@ -283,6 +283,9 @@ impl Lane {
         if let Some(environment) = environment.filter(|_| !watches) {
             self.memory.learn(self.world.environments.share(environment), self.session.state());
         }
+        if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
+            self.memory.answered_by(self.session.state().voice().provider);
+        }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
         self.tickets += 1;
@@ -297,9 +300,16 @@ impl Lane {
     }
 
     fn report(&mut self, reported: Reported) {
-        let Reported { run, report, raw_args, room: _ } = reported;
-        self.memory.keep_args(&report, raw_args);
-        self.apply(Input::Report { run, report }, None);
+        let Reported { whose, report, raw_args, room: _ } = reported;
+        if let (Whose::Aside(call), Report::Settled(_)) = (&whose, &report) {
+            self.work.aside_over(call);
+        }
+        if matches!(whose, Whose::Run(_)) {
+            self.memory.keep_args(&report, raw_args);
+        }
+        if let Some(input) = aside::input(whose, report) {
+            self.apply(input, None);
+        }
     }
 
     fn recover(&mut self) {

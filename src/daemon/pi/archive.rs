@@ -7,7 +7,11 @@ use crate::kernel::book::{Book, BookLimits, Effect, Record, Row, Settlement};
 use crate::kernel::time::Now;
 
 /// Restores the book from what is stored.
-pub(super) async fn restore(_journal: &Journal, limits: BookLimits, _now: Now) -> Result<(Book, Vec<Effect>), ReadError> {
+pub(super) async fn restore(
+    _journal: &Journal,
+    limits: BookLimits,
+    _now: Now,
+) -> Result<(Book, Vec<Effect>), ReadError> {
     Ok((Book::new(limits), Vec::new()))
 }
 
@@ -19,7 +23,10 @@ pub(super) fn keep(_journal: &Journal, _record: &Record) -> oneshot::Receiver<Re
 }
 
 /// Writes an outcome.
-pub(super) fn settle(_journal: &Journal, _settlement: Settlement) -> oneshot::Receiver<Result<(), CommitError>> {
+pub(super) fn settle(
+    _journal: &Journal,
+    _settlement: Settlement,
+) -> oneshot::Receiver<Result<(), CommitError>> {
     let (tell, told) = oneshot::channel();
     let _ = tell.send(Ok(()));
     told

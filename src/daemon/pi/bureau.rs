@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::archive;
 use super::breaker::Breaker;
@@ -20,6 +21,7 @@ use super::connection::Peer;
 use super::crowd::{Crowd, Mailbox};
 use super::figures::Figures;
 use super::limits::Limits;
+use super::seat::Seat;
 use super::seats::Seats;
 use super::spelling;
 use super::work::{self, Job, Worked};
@@ -34,7 +36,7 @@ use crate::journal::{CommitError, Journal, ReadError};
 use crate::kernel::book::{
     Body, Book, Counting, Effect, Input, Keeping, Name, Order, Outcome, Submission, Ticket,
 };
-use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::id::ParticipantId;
 use crate::kernel::time::Now;
 use crate::sessionfile::store::Store;
 
@@ -118,6 +120,7 @@ impl Bureau {
             }
         }
         tokio::spawn(wake(Arc::clone(&bureau)));
+        tokio::spawn(forget_deleted(Arc::clone(&bureau)));
         tokio::spawn(announce_the_end(Arc::clone(&bureau)));
         Ok(bureau)
     }
@@ -181,6 +184,13 @@ impl Bureau {
         look(&self.lock().book)
     }
 
+    /// Tells everybody that a session is gone which somebody else has ended.
+    pub(super) fn ended(&self, seat: &Arc<Seat>) {
+        if self.seats.remove(seat.session()).is_some() {
+            self.crowd.tell(&encode::session_deleted(seat.session()));
+        }
+    }
+
     /// Waits until connections are let go.
     pub(super) async fn parting(&self) {
         self.server.hub().world().parting.wait().await;
@@ -225,15 +235,11 @@ impl Bureau {
             None => Name::Made(format!("anon:{}:{}", self.begun, ticket.0).into()),
         };
         let mut submission = submission(ticket, &asked, name.clone());
-        submission.time_limit = submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
+        submission.time_limit =
+            submission.time_limit.map(|usual| self.limits.command_millis.unwrap_or(usual));
         let asked = Arc::new(asked);
         inner.pending.insert(ticket, Pending { asked, name, peer, mailbox, running: None, news: Vec::new() });
         self.apply(&mut inner, Input::Submit(Box::new(submission)));
-    }
-
-    /// Tells the book that the data of a session is being deleted.
-    pub(super) fn erased(self: &Arc<Self>, session: SessionId) {
-        self.input(Input::Erased(session));
     }
 
     fn input(self: &Arc<Self>, input: Input) {
@@ -278,15 +284,20 @@ impl Bureau {
                 self.run(inner, ticket);
             }
             Effect::Abandon(ticket) => {
-                if let Some(running) = inner.pending.get_mut(&ticket).and_then(|pending| pending.running.take()) {
+                if let Some(running) =
+                    inner.pending.get_mut(&ticket).and_then(|pending| pending.running.take())
+                {
                     running.abort();
                 }
             }
             Effect::Settle(ticket, settlement) => {
                 let kept = archive::settle(self.journal(), settlement);
-                self.when(kept, move |kept| {
-                    if kept { Input::Settled(ticket) } else { Input::NotSettled(ticket) }
-                });
+                self.when(
+                    kept,
+                    move |kept| {
+                        if kept { Input::Settled(ticket) } else { Input::NotSettled(ticket) }
+                    },
+                );
             }
             Effect::SettleLater(settlement) => {
                 archive::settle_later(self.journal(), settlement);
@@ -433,6 +444,24 @@ async fn wake(bureau: Arc<Bureau>) {
             () = clock.sleep_until(next) => bureau.input(Input::Deadline),
             () = bureau.sooner.notified() => {}
             () = bureau.parting() => return,
+        }
+    }
+}
+
+/// Forgets what was answered about sessions that are deleted, and tells everybody that they are gone.
+async fn forget_deleted(bureau: Arc<Bureau>) {
+    let mut deleted = bureau.server.hub().world().deleted.subscribe();
+    loop {
+        match deleted.recv().await {
+            Ok(session) => {
+                bureau.input(Input::Erased(session.clone()));
+                bureau.breaker.forget(&session);
+                if bureau.seats.remove(&session).is_some() {
+                    bureau.crowd.tell(&encode::session_deleted(&session));
+                }
+            }
+            Err(RecvError::Lagged(missed)) => warn!(missed, "deleted sessions are remembered longer"),
+            Err(RecvError::Closed) => return,
         }
     }
 }

@@ -51,7 +51,11 @@ pub(super) struct Answered {
 
 impl Bureau {
     /// Returns the protocol's place at a session that takes messages.
-    pub(super) async fn seat(self: &Arc<Self>, session: &SessionId, peer: &Peer) -> Result<Arc<Seat>, Failure> {
+    pub(super) async fn seat(
+        self: &Arc<Self>,
+        session: &SessionId,
+        peer: &Peer,
+    ) -> Result<Arc<Seat>, Failure> {
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
@@ -92,6 +96,13 @@ impl Bureau {
     pub(super) fn settle_in(self: &Arc<Self>, seat: &Arc<Seat>) {
         self.seats().put(Arc::clone(seat));
         tokio::spawn(files::keep(Arc::clone(self), Arc::clone(seat)));
+        let (bureau, seat) = (Arc::clone(self), Arc::clone(seat));
+        tokio::spawn(async move {
+            if seat.ended_by_others().await {
+                bureau.ended(&seat);
+                bureau.give_up(&seat).await;
+            }
+        });
     }
 
     /// Leaves a session.

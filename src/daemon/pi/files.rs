@@ -90,7 +90,9 @@ fn header(session: &SessionId, snapshot: &Snapshot) -> Header {
 
 /// Returns the conversation as entries: its messages are written in a file as they are told.
 fn entries(story: &Story) -> Result<Vec<Entry>, String> {
-    let mut text = String::from("{\"type\":\"session\",\"version\":3,\"id\":\"x\",\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n");
+    let mut text = String::from(
+        "{\"type\":\"session\",\"version\":3,\"id\":\"x\",\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n",
+    );
     let mut parent: Option<String> = None;
     for entry in story.entries() {
         let (id, at) = (entry.id(), iso(entry.at));
@@ -107,7 +109,9 @@ fn entries(story: &Story) -> Result<Vec<Entry>, String> {
             }
             Role::User | Role::Assistant { .. } | Role::ToolResult | Role::BashExecution => {
                 let message = &entry.json;
-                format!("{{\"type\":\"message\",\"id\":\"{id}\",\"parentId\":{before},\"timestamp\":\"{at}\",\"message\":{message}}}")
+                format!(
+                    "{{\"type\":\"message\",\"id\":\"{id}\",\"parentId\":{before},\"timestamp\":\"{at}\",\"message\":{message}}}"
+                )
             }
         };
         text.push_str(&line);
@@ -128,7 +132,9 @@ fn first_kept(story: &Story, kept_from: Seq) -> String {
 
 /// Returns what is said at the end of a file: who answers, how much it thinks, and the session's name.
 fn closing(entries: &[Entry], snapshot: &Snapshot) -> Vec<Entry> {
-    let model = snapshot.model().map(|model| Change::Model { provider: snapshot.provider().to_owned(), model: model.clone() });
+    let model = snapshot
+        .model()
+        .map(|model| Change::Model { provider: snapshot.provider().to_owned(), model: model.clone() });
     let thinking = snapshot.adjusted.thinking.clone().map(|level| Change::Thinking { level });
     let name = snapshot.name.clone().map(|name| Change::Name(Some(name)));
     let mut parent = entries.last().map(|entry| entry.id.clone());

@@ -46,6 +46,8 @@ struct Inner {
     compaction: Option<(Seq, Compacted)>,
     /// Whether the session is gone.
     gone: bool,
+    /// Whether somebody who does not speak this protocol has ended it.
+    ended: bool,
 }
 
 /// How a summary ended.
@@ -64,6 +66,7 @@ impl Seat {
             asides: BTreeMap::new(),
             compaction: None,
             gone: false,
+            ended: false,
         };
         let (inner, heard) = (Mutex::new(inner), watch::Sender::new(Seq::ZERO));
         Arc::new(Self { session, outbox: Outbox::new(id), inner, heard, unsaved: Notify::new() })
@@ -124,6 +127,13 @@ impl Seat {
         let _ = heard.wait_for(|_| reached()).await;
     }
 
+    /// Waits until somebody who does not speak this protocol has ended the session; `false` when the place is given up.
+    pub(super) async fn ended_by_others(&self) -> bool {
+        let mut heard = self.heard.subscribe();
+        let over = heard.wait_for(|_| self.lock().ended || self.outbox.is_closed()).await;
+        over.is_ok() && !self.outbox.is_closed()
+    }
+
     /// Waits until there is something to write into the session's file; `false` when the place is given up.
     pub(super) async fn unsaved(&self) -> bool {
         self.unsaved.notified().await;
@@ -180,6 +190,7 @@ impl Seat {
     pub(super) fn leave(&self) {
         self.outbox.close();
         self.unsaved.notify_one();
+        self.heard.send_modify(|_| {});
     }
 
     /// Listens until it leaves or the session is gone.
@@ -253,12 +264,43 @@ impl Inner {
                     *ended = Some((**settlement).clone());
                 }
             }
+            EventKind::SessionEnded { by } => self.ended = by != SOURCE,
+            EventKind::Loaded { .. } => self.ended = false,
             EventKind::Compacted(_) => self.compaction = Some((event.seq, Compacted::Done)),
             EventKind::CompactionOver { ending, message, again: _ } => {
                 let (message, ending) = (message.clone(), *ending);
                 self.compaction = Some((event.seq, Compacted::Failed { message, ending }));
             }
-            EventKind::SessionOpened(_) | EventKind::SessionRenamed { .. } | EventKind::SessionEnded { .. } | EventKind::RunStarted(_) | EventKind::MessageQueued(_) | EventKind::MessageUnqueued { .. } | EventKind::Steered(_) | EventKind::Status { .. } | EventKind::Thought { .. } | EventKind::Said { .. } | EventKind::SayingDone { .. } | EventKind::TurnTaken(_) | EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallOutput { .. } | EventKind::CallSettled(_) | EventKind::GateOpened(_) | EventKind::GateVoted { .. } | EventKind::GateSettled(_) | EventKind::Warned { .. } | EventKind::Failed { .. } | EventKind::Stopping { .. } | EventKind::RunRecovered { .. } | EventKind::RunEnded(_) | EventKind::Lost { .. } | EventKind::Touched { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. } | EventKind::Branched { .. } | EventKind::CompactionBegan { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } => {}
+            EventKind::SessionOpened(_)
+            | EventKind::SessionRenamed { .. }
+            | EventKind::RunStarted(_)
+            | EventKind::MessageQueued(_)
+            | EventKind::MessageUnqueued { .. }
+            | EventKind::Steered(_)
+            | EventKind::Status { .. }
+            | EventKind::Thought { .. }
+            | EventKind::Said { .. }
+            | EventKind::SayingDone { .. }
+            | EventKind::TurnTaken(_)
+            | EventKind::CallIntended(_)
+            | EventKind::CallStarted { .. }
+            | EventKind::CallOutput { .. }
+            | EventKind::CallSettled(_)
+            | EventKind::GateOpened(_)
+            | EventKind::GateVoted { .. }
+            | EventKind::GateSettled(_)
+            | EventKind::Warned { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Stopping { .. }
+            | EventKind::RunRecovered { .. }
+            | EventKind::RunEnded(_)
+            | EventKind::Lost { .. }
+            | EventKind::Touched { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::Branched { .. }
+            | EventKind::CompactionBegan { .. }
+            | EventKind::RetryBegan(_)
+            | EventKind::RetryOver { .. } => {}
         }
     }
 }
@@ -267,8 +309,39 @@ impl Inner {
 fn ends_something(event: &Event) -> bool {
     match &event.kind {
         EventKind::CallSettled(settlement) => matches!(settlement.purpose, Purpose::Aside { .. }),
-        EventKind::SessionRenamed { .. } | EventKind::RunEnded(_) | EventKind::Loaded { .. } | EventKind::Adjusted { .. } | EventKind::Branched { .. } | EventKind::Compacted(_) => true,
-        EventKind::SessionOpened(_) | EventKind::SessionEnded { .. } | EventKind::RunStarted(_) | EventKind::MessageQueued(_) | EventKind::MessageUnqueued { .. } | EventKind::Steered(_) | EventKind::Status { .. } | EventKind::Thought { .. } | EventKind::Said { .. } | EventKind::SayingDone { .. } | EventKind::TurnTaken(_) | EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallOutput { .. } | EventKind::GateOpened(_) | EventKind::GateVoted { .. } | EventKind::GateSettled(_) | EventKind::Warned { .. } | EventKind::Failed { .. } | EventKind::Stopping { .. } | EventKind::RunRecovered { .. } | EventKind::Lost { .. } | EventKind::Touched { .. } | EventKind::CompactionBegan { .. } | EventKind::CompactionOver { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } => false,
+        EventKind::SessionRenamed { .. }
+        | EventKind::RunEnded(_)
+        | EventKind::Loaded { .. }
+        | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. }
+        | EventKind::Compacted(_) => true,
+        EventKind::SessionOpened(_)
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::TurnTaken(_)
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::GateSettled(_)
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::Stopping { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::Lost { .. }
+        | EventKind::Touched { .. }
+        | EventKind::CompactionBegan { .. }
+        | EventKind::CompactionOver { .. }
+        | EventKind::RetryBegan(_)
+        | EventKind::RetryOver { .. } => false,
     }
 }
 
@@ -292,20 +365,22 @@ impl Place {
                     self.seen = self.seen.max(block.last.min(newest));
                 }
             }
-            Tail::Behind => match hub.world().journal.page(self.feed.session().clone(), self.seen, AT_ONCE).await {
-                Ok(page) => {
-                    for block in &page.blocks {
-                        self.hear(seat, &block.bytes, newest);
+            Tail::Behind => {
+                match hub.world().journal.page(self.feed.session().clone(), self.seen, AT_ONCE).await {
+                    Ok(page) => {
+                        for block in &page.blocks {
+                            self.hear(seat, &block.bytes, newest);
+                        }
+                        if page.blocks.is_empty() {
+                            self.seen = newest;
+                        }
                     }
-                    if page.blocks.is_empty() {
+                    Err(error) => {
+                        warn!(session = %seat.session, %error, "the story of a session could not be read");
                         self.seen = newest;
                     }
                 }
-                Err(error) => {
-                    warn!(session = %seat.session, %error, "the story of a session could not be read");
-                    self.seen = newest;
-                }
-            },
+            }
         }
         true
     }

@@ -170,8 +170,7 @@ impl Book {
             Ok(awaited) => awaited,
             Err(fault) => {
                 let outcome = Outcome::failed((asked.spell)(&fault));
-                let flight = Flight { order: Order::Overtakes, ..Flight::new(&asked, record, Vec::new()) };
-                self.flights.insert(ticket, flight);
+                self.flights.insert(ticket, Flight::new(&asked, record, Vec::new()));
                 return self.conclude(ticket, outcome, false, now, fx);
             }
         };
@@ -228,7 +227,7 @@ impl Book {
             Body::Text(text) if text.len() <= self.limits.error_bytes => Arc::clone(text),
             Body::Text(text) => beginning(text, self.limits.error_bytes).into(),
             Body::TooLarge(_) => "".into(),
-            Body::Erased => "".into(),
+            Body::Gone => "".into(),
         };
         BookFault::DependencyFailed { dependency, error }
     }

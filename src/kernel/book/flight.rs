@@ -107,4 +107,8 @@ impl Flight {
     pub(super) const fn is_running(&self) -> bool {
         matches!(self.state, State::Running)
     }
+
+    pub(super) const fn is_settling(&self) -> bool {
+        matches!(self.state, State::Settling { .. })
+    }
 }

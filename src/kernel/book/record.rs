@@ -52,8 +52,8 @@ pub enum Body {
     Text(Arc<str>),
     /// There was an answer of so many bytes, which was too large to keep.
     TooLarge(u64),
-    /// There was an answer, which spoke of a session that has been deleted since.
-    Erased,
+    /// There was an answer, and it is gone: it spoke of a session that was deleted since, or it was found damaged.
+    Gone,
 }
 
 /// The end of a command, to be written down in one piece: it is complete also if its admission was never written.
@@ -104,7 +104,7 @@ impl Body {
         match self {
             Self::Text(text) => Some(text),
             Self::TooLarge(_) => None,
-            Self::Erased => None,
+            Self::Gone => None,
         }
     }
 }

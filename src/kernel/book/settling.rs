@@ -111,7 +111,10 @@ impl Book {
         fx: &mut Vec<Effect>,
     ) {
         self.set_deadline(ticket, None);
-        let Some(flight) = self.flights.get_mut(&ticket) else { return };
+        let Some(flight) = self.flights.get_mut(&ticket).filter(|flight| !flight.is_settling()) else {
+            // It failed for another reason in the same step.
+            return;
+        };
         let settlement =
             || Settlement { record: Arc::clone(&flight.record), outcome: outcome.clone(), at: now };
         let waits_for_the_disk = match (flight.remembered, flight.keeping) {
@@ -125,31 +128,31 @@ impl Book {
             }
             (false, _) => false,
         };
-        // What never ran holds nobody up while its outcome is written.
-        let leaves = flight.is_waiting() && flight.order == Order::Waits;
+        let never_ran = flight.is_waiting();
         flight.state = State::Settling { outcome, replayed, at: now };
-        if leaves {
-            flight.order = Order::Overtakes;
-            let record = Arc::clone(&flight.record);
-            self.leave_lane(&record, now, fx);
-        }
         if !waits_for_the_disk {
             self.release(ticket, now, failing, fx);
+        } else if never_ran && flight.order == Order::Waits {
+            // It holds nobody up while its outcome is written.
+            let record = Arc::clone(&flight.record);
+            self.leave_lane(&record, now, fx);
         }
     }
 
     /// Tells the outcome of a command to all who wait for it, and remembers it.
     fn release(&mut self, ticket: Ticket, now: Now, failing: &mut Failing, fx: &mut Vec<Effect>) {
-        if !self.flights.get(&ticket).is_some_and(|flight| matches!(flight.state, State::Settling { .. })) {
+        if !self.flights.get(&ticket).is_some_and(Flight::is_settling) {
             return;
         }
         let Some(flight) = self.flights.remove(&ticket) else { return };
         let State::Settling { outcome, replayed, at } = flight.state else { return };
         if flight.remembered {
             let record = Arc::clone(&flight.record);
-            self.shelve(Done { record, outcome: outcome.clone(), at }, Place::Flying(ticket), fx);
+            let spot = self.shelf.put(Done { record, outcome: outcome.clone(), at }, &self.limits);
+            self.names.rebind(&flight.record, Place::Flying(ticket), Place::Shelved(spot));
         }
         fx.push(Effect::Finished { ticket, outcome: outcome.clone(), replayed });
+        self.forget_beyond_limit(fx);
         self.followers -= flight.followers.len();
         for follower in flight.followers {
             let Some(record) = follower.record.filter(|_| flight.remembered) else {
@@ -182,12 +185,13 @@ impl Book {
     ) {
         let Some(flight) = self.flights.get_mut(&ticket).filter(|flight| flight.is_waiting()) else { return };
         let Some(at) = flight.awaited.iter().position(|awaited| awaited.ticket == other) else { return };
-        let awaited = flight.awaited.remove(at);
         if outcome.success {
+            flight.awaited.remove(at);
             return self.attend(ticket, now, fx);
         }
-        let spell = flight.spell;
-        let fault = self.dependency_failed(awaited.id, outcome);
+        // What it waits for stays, so that it is not run in the meantime.
+        let (spell, id) = (flight.spell, flight.awaited.get(at).map(|awaited| Arc::clone(&awaited.id)));
+        let fault = self.dependency_failed(id.unwrap_or_default(), outcome);
         failing.push_back((ticket, Outcome::failed(spell(&fault))));
     }
 
@@ -197,14 +201,7 @@ impl Book {
         }
     }
 
-    /// Puts an outcome on the shelf, and forgets the oldest ones for which there is no room.
-    fn shelve(&mut self, done: Done, from: Place, fx: &mut Vec<Effect>) {
-        let record = Arc::clone(&done.record);
-        let spot = self.shelf.put(done, &self.limits);
-        self.names.rebind(&record, from, Place::Shelved(spot));
-        self.forget_beyond_limit(fx);
-    }
-
+    /// Forgets the oldest outcomes for which there is no room.
     pub(super) fn forget_beyond_limit(&mut self, fx: &mut Vec<Effect>) {
         while let Some((spot, oldest)) = self.shelf.pop_beyond(self.limits.outcomes) {
             self.names.unbind(&oldest.record, Place::Shelved(spot));

@@ -67,7 +67,7 @@ impl Shelf {
         let words = mention(session);
         for (spot, done) in &mut self.done {
             if done.outcome.body.text().is_some_and(|text| text.contains(&words)) {
-                done.outcome.body = Body::Erased;
+                done.outcome.body = Body::Gone;
                 emptied.push(*spot);
             }
         }

@@ -105,6 +105,7 @@ pub enum StoreError {
 
 /// What stands in the way of opening something.
 #[derive(Debug)]
+#[cfg_attr(windows, expect(dead_code, reason = "owners and second names are not looked at there"))]
 enum Denied {
     Link,
     NotOurs,

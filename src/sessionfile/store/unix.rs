@@ -141,8 +141,8 @@ impl Folder {
     /// Says why a name is no directory.
     fn no_folder(&self, name: &OsStr) -> Denied {
         match self.stat(name) {
-            Ok(stat) if kind(&stat) != SFlag::S_IFLNK => Denied::NotADirectory,
-            // It was one a moment ago, or is one.
+            // One that is a directory after all was a link when it was to be opened.
+            Ok(stat) if !matches!(kind(&stat), SFlag::S_IFLNK | SFlag::S_IFDIR) => Denied::NotADirectory,
             Ok(_) | Err(_) => Denied::Link,
         }
     }

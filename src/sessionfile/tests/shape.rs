@@ -37,6 +37,20 @@ fn the_lines_look_as_the_format_says() {
 }
 
 #[test]
+fn the_documented_example_is_what_is_written() {
+    let page = include_str!("../../../docs/session-files.md");
+    let examples: Vec<&str> =
+        page.split("```jsonl\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let stored = parse(example.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((stored.unknown, stored.torn), (0, false));
+        let written = render(&stored.header, &stored.entries).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), example);
+    }
+}
+
+#[test]
 fn a_name_is_the_one_that_was_given_last() {
     let named = |entries: &[Entry]| {
         let bytes = render(&Header::new("s", "/p", Now(0)), entries).unwrap();

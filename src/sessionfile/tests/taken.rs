@@ -174,7 +174,7 @@ fn commands_of_the_user_stand_beside_the_runs() {
             let Imported::Aside { call, told } = part else { panic!("{part:?}") };
             assert_eq!(
                 (call.tool.as_str(), call.args.as_str()),
-                ("exec", "{\"command\":\"echo \\\"é\\\"\"}")
+                ("sandbox_exec", "{\"command\":\"echo \\\"é\\\"\"}")
             );
             assert_eq!(call.text, "out");
             (call.ending, call.exit_code, *told)

@@ -135,6 +135,40 @@ fn we_read_what_another_implementation_writes() {
     assert_eq!(got.last(), Some(&Heard::Binary));
 }
 
+#[test]
+fn any_bytes_are_heard_the_same_in_any_pieces() {
+    for seed in 0..3_000_u64 {
+        let mut chance = Chance(seed);
+        let mut stream = Vec::new();
+        for _ in 0..chance.below(6) {
+            let first = [0x81, 0x01, 0x00, 0x80, 0x82, 0x89, 0x88, 0x8a][chance.below(8) as usize];
+            let length = [0, 3, 125, 126, 300][chance.below(5) as usize];
+            let payload: Vec<u8> = (0..length).map(|_| b"a\xc3\xa4{"[chance.below(4) as usize]).collect();
+            stream.extend(frame(first, &payload));
+        }
+        // Some are cut off, some have a byte that is another.
+        stream.truncate(stream.len() - (chance.below(3) as usize).min(stream.len()));
+        if chance.below(2) == 0 && !stream.is_empty() {
+            let at = chance.below(stream.len() as u64) as usize;
+            stream[at] = chance.below(256) as u8;
+        }
+        let whole = heard(200, &stream, stream.len().max(1));
+        for size in [1, 2, 7, 64] {
+            assert_eq!(heard(200, &stream, size), whole, "seed {seed}, pieces of {size}");
+        }
+    }
+}
+
+/// Numbers from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
 /// What is heard of a stream that comes in pieces.
 fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
     let (mut codec, mut source, mut all) = (Codec::new(limit), BytesMut::new(), Vec::new());

@@ -83,7 +83,7 @@ pub async fn welcome<E: Entry>(
         Ok::<_, Infallible>(response)
     });
     let mut http = http1::Builder::new();
-    http.keep_alive(false).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+    http.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
     let serving = http.serve_connection(TokioIo::new(stream), service).without_shutdown();
     let parts = match timeout(limits.handshake, serving).await {
         Ok(Ok(parts)) => parts,
@@ -133,6 +133,8 @@ fn answer(refusal: Refusal) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{refusal}\n")));
     *response.status_mut() = refusal.status();
     let headers = response.headers_mut();
+    // There is no second request on a connection.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.extend(refusal.header());

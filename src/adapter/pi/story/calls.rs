@@ -165,23 +165,11 @@ impl Story {
         let text = told(settlement);
         let details = details(settlement);
         let failed = settlement.ending != Ending::Done;
-        out.tell("tool_execution_end", |event| {
-            event
-                .text("toolCallId", &used.id)
-                .text("toolName", &used.tool)
-                .with("result", |out| {
-                    Object::new(out)
-                        .with("content", |out| text_content(out, &text))
-                        .raw("details", &details)
-                        .end();
-                })
-                .flag("isError", failed)
-                .end();
-        });
+        let (id, tool) = (&*used.id, &*used.tool);
+        let result = ToolResult { id, tool, text: &text, failed, details: &details };
+        result.tell_end(out);
         match used.part {
             Part::Wanted(entry) => {
-                let (id, tool) = (&*used.id, &*used.tool);
-                let result = ToolResult { id, tool, text: &text, failed, details: Some(&details) };
                 self.add_result(result.entry(event.seq, 0, event.at), entry, out);
                 self.end_turn(out);
             }

@@ -121,9 +121,10 @@ impl Conversation {
         self.entries.len()
     }
 
-    /// Returns the messages from a position on.
+    /// Returns what was said from a position on.
     pub(super) fn since(&self, position: usize) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().skip(position)
+        let said = self.entries.iter().skip(position);
+        said.filter(|entry| !matches!(entry.role, Role::CompactionSummary { .. }))
     }
 
     /// Returns every message, also those for which a summary stands.

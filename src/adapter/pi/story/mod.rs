@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use super::encode::Stats;
 use crate::kernel::event::{CompactionReason, Event, Question};
-use crate::kernel::id::{CallId, GateId, MessageId, RunId, Seq};
+use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
 use crate::kernel::time::Now;
 use calls::Use;
 use entry::Conversation;
@@ -78,6 +78,7 @@ struct Turn {
 struct Waiting {
     id: String,
     tool: String,
+    args: Json,
 }
 
 /// A message that waits behind the run.

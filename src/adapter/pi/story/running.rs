@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, Role};
-use super::open::{Block, Open, Stop};
+use super::open::{Block, Open, Stop, arguments};
 use super::out::{Held, Out};
 use super::ui;
-use super::write::{Object, object};
+use super::write::{Object, object, text_content};
 use super::{Story, Turn, Waiting};
 use crate::kernel::event::{Event, Image, Message, Outcome, RunReport, Steering, Taken, Used};
-use crate::kernel::id::Seq;
+use crate::kernel::id::{Json, Seq};
 use crate::kernel::time::Now;
 
 impl Story {
     /// Begins a run.
     pub(super) fn begin_run(&mut self, event: &Event, message: &Message, out: &mut Out) {
+        if self.run.is_some() {
+            self.finish_run(event, Stop::Failed("how the run ended is lost"), out);
+        }
         self.close(out);
         let waiting = self.queue.len();
         self.queue.retain(|queued| Some(&queued.run) != event.run.as_ref());
@@ -77,9 +80,7 @@ impl Story {
 
     /// Begins a message of the model, if it is making none.
     pub(super) fn begin_message(&mut self, event: &Event, out: &mut Out) -> &mut Open {
-        if self.open.is_none() {
-            self.begin_turn(out);
-        }
+        self.begin_turn(out);
         let (provider, model) = (&self.provider, &self.model);
         self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model))
     }
@@ -130,7 +131,14 @@ impl Story {
         // A turn of which nothing came is not told; a tool that it wants used may follow.
         let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
         open.take(&taken.model, taken.used);
+        if self.model.is_empty() {
+            self.model.clone_from(&taken.model);
+        }
         if taken.pending.is_empty() {
+            // Whoever was interrupted has nothing more used: the message is whole.
+            if self.deferred.iter().any(|entry| entry.role == Role::User) {
+                self.close(out);
+            }
             return;
         }
         self.begin_turn(out);
@@ -140,7 +148,7 @@ impl Story {
             if let Some(open) = &mut self.open {
                 open.call(&id, &wanted.tool, wanted.args.as_str(), out);
             }
-            self.waiting.push_back(Waiting { id, tool: wanted.tool.clone() });
+            self.waiting.push_back(Waiting { id, tool: wanted.tool.clone(), args: wanted.args.clone() });
         }
         self.close(out);
     }
@@ -152,11 +160,16 @@ impl Story {
             Outcome::Cancelled | Outcome::Denied => Stop::Aborted(&report.summary),
             Outcome::Failed => Stop::Failed(&report.summary),
         };
+        self.finish_run(event, stop, out);
+    }
+
+    fn finish_run(&mut self, event: &Event, stop: Stop<'_>, out: &mut Out) {
         let half_said = self.open.as_ref().is_some_and(|open| !open.is_taken() && !open.whole);
         self.close_as(if half_said { stop } else { Stop::Said }, out);
         self.skip_waiting(event, "the run ended before", out);
         // Events that were lost may have settled them.
         self.calls.retain(|_, used| !used.is_of_turn());
+        self.questions.clear();
         self.end_turn(out);
         let unsaid = stop != Stop::Said && !half_said;
         if self.run.is_some() && (unsaid || self.turn.open) {
@@ -213,9 +226,10 @@ impl Story {
     /// Says of the calls that were not begun that they will not be.
     fn skip_waiting(&mut self, event: &Event, why: &str, out: &mut Out) {
         let waiting = std::mem::take(&mut self.waiting);
-        for (part, Waiting { id, tool }) in (1..).zip(waiting) {
+        for (part, Waiting { id, tool, args }) in (1..).zip(waiting) {
             let text = format!("it was not used: {why}");
-            let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: None };
+            let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: NOTHING };
+            result.tell_unused(&args, out);
             self.add_result(result.entry(event.seq, part, event.at), self.turn.entry, out);
         }
         self.end_turn(out);
@@ -253,23 +267,54 @@ pub(super) struct ToolResult<'a> {
     pub(super) text: &'a str,
     pub(super) failed: bool,
     /// The particulars, as JSON.
-    pub(super) details: Option<&'a [u8]>,
+    pub(super) details: &'a [u8],
 }
 
+/// The particulars of what never happened.
+const NOTHING: &[u8] = b"{\"durationMs\":0}";
+
 impl ToolResult<'_> {
+    /// Tells that the tool is done.
+    pub(super) fn tell_end(&self, out: &mut Out) {
+        out.tell("tool_execution_end", |event| {
+            event
+                .text("toolCallId", self.id)
+                .text("toolName", self.tool)
+                .with("result", |out| {
+                    Object::new(out)
+                        .with("content", |out| text_content(out, self.text))
+                        .raw("details", self.details)
+                        .end();
+                })
+                .flag("isError", self.failed)
+                .end();
+        });
+    }
+
+    /// Tells the beginning and the end of a tool that was never used.
+    fn tell_unused(&self, args: &Json, out: &mut Out) {
+        out.tell("tool_execution_start", |event| {
+            event
+                .text("toolCallId", self.id)
+                .text("toolName", self.tool)
+                .with("args", |out| arguments(out, args.as_str()))
+                .end();
+        });
+        self.tell_end(out);
+    }
+
     /// Makes a message of it.
     pub(super) fn entry(&self, seq: Seq, part: u32, at: Now) -> Entry {
         let json = object(|message| {
-            let message = message
+            message
                 .text("role", "toolResult")
                 .text("toolCallId", self.id)
                 .text("toolName", self.tool)
-                .with("content", |out| super::write::text_content(out, self.text));
-            let message = match self.details {
-                Some(details) => message.raw("details", details),
-                None => message,
-            };
-            message.flag("isError", self.failed).number("timestamp", at.0).end();
+                .with("content", |out| text_content(out, self.text))
+                .raw("details", self.details)
+                .flag("isError", self.failed)
+                .number("timestamp", at.0)
+                .end();
         });
         Entry { seq, part, at, role: Role::ToolResult, json }
     }

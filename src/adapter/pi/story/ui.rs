@@ -95,7 +95,7 @@ pub(super) fn notify(loudness: Loudness, message: &str, seq: Seq, out: &mut Out)
 
 /// Shows a state under a name.
 pub(super) fn status(key: &str, text: &str, seq: Seq, out: &mut Out) {
-    show("setStatus", seq, out, |event| event.text("key", key).text("text", text));
+    show_at("setStatus", key, seq, out, |event| event.text("text", text));
 }
 
 /// Shows what the run is busy with; nothing takes it away.
@@ -110,12 +110,23 @@ pub(super) fn title(title: &str, seq: Seq, out: &mut Out) {
 
 /// Shows some lines below where the user writes.
 pub(super) fn widget(key: &str, lines: &[&str], seq: Seq, out: &mut Out) {
-    show("setWidget", seq, out, |event| {
-        event
-            .text("key", key)
-            .with("content", |out| json::value(out, &lines))
-            .text("placement", "belowEditor")
+    show_at("setWidget", key, seq, out, |event| {
+        event.with("content", |out| json::value(out, &lines)).text("placement", "belowEditor")
     });
+}
+
+/// Shows something under a name; one event may do so under several.
+fn show_at(
+    method: &'static str,
+    key: &str,
+    seq: Seq,
+    out: &mut Out,
+    rest: impl FnOnce(Object<'_>) -> Object<'_>,
+) {
+    if out.listens() {
+        let id = format!("{method}-{key}-{}", seq.number());
+        request(&id, out, |event| rest(event.text("method", method).text("key", key)).end());
+    }
 }
 
 fn show(method: &'static str, seq: Seq, out: &mut Out, rest: impl FnOnce(Object<'_>) -> Object<'_>) {

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::event::{OPTIONS, approval, details};
-use crate::adapter::json;
 use super::row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow,
     ProviderRow, Role, SessionRow,
 };
+use crate::adapter::json;
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};

@@ -87,6 +87,7 @@ fn within(cwd: &Path, path: &Path) -> Result<PathBuf> {
 
 /// Makes a name of a file of an id.
 fn safe_name(id: &str) -> String {
-    let letter = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
+    let letter =
+        |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
     id.chars().take(100).map(letter).collect()
 }

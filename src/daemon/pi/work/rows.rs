@@ -59,7 +59,8 @@ impl Job {
         let settings = self.settings()?;
         let models = self.bureau.server().hub().world().house.models(&settings);
         let nothing = std::collections::BTreeMap::new();
-        let environment = self.peer.environment.as_ref().map_or(&nothing, |environment| environment.variables());
+        let environment =
+            self.peer.environment.as_ref().map_or(&nothing, |environment| environment.variables());
         let mut rows = Vec::new();
         for provider in models.names() {
             let listed = tokio::time::timeout(PATIENCE, models.list(provider, None, None, environment)).await;

@@ -38,6 +38,7 @@ impl Job {
     pub(super) async fn create_session(&self, cwd: Option<&str>) -> Result {
         let id = self.asked.session.clone().unwrap_or_else(mint::session);
         self.refuse_known(&id).await?;
+        self.refuse_versions(&id)?;
         self.refuse_too_many()?;
         let cwd = cwd.unwrap_or(&self.peer.cwd);
         let seat = self.open(&id, cwd, None).await?;
@@ -83,11 +84,8 @@ impl Job {
         if world.journal.has_failed() {
             issues.push("the journal could not be synced".to_owned());
         }
-        let health = Health {
-            issues,
-            open_circuit: !open.is_empty(),
-            open_bash_circuit: bash.open_session_count > 0,
-        };
+        let health =
+            Health { issues, open_circuit: !open.is_empty(), open_bash_circuit: bash.open_session_count > 0 };
         Ok(Done::new(encode::health(&health), None))
     }
 
@@ -130,6 +128,14 @@ impl Job {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Failure::said(text::session_exists(id.as_str()))),
             Err(error) => Err(Failure::said(error.to_string())),
+        }
+    }
+
+    /// Refuses a command that believes in a version of a session that is not there.
+    pub(super) fn refuse_versions(&self, id: &SessionId) -> Result<()> {
+        match self.asked.if_session_version {
+            Some(version) => Err(Failure::said(text::no_session_at_version(id.as_str(), version))),
+            None => Ok(()),
         }
     }
 

@@ -25,7 +25,8 @@ impl Job {
         }
         let call = mint::call();
         let args = Json::new(serde_json::json!({ "command": command }).to_string());
-        let aside = Aside { call: call.clone(), tool: tools::EXEC.to_owned(), args, told: telling == Telling::Told };
+        let aside =
+            Aside { call: call.clone(), tool: tools::EXEC.to_owned(), args, told: telling == Telling::Told };
         seat.expect(call.clone());
         let mut watch = Watch::new(self, &seat, &call);
         if let Err(failure) = self.ask(&seat, Command::Aside(Box::new(aside))).await {
@@ -78,7 +79,8 @@ impl Drop for Watch {
         self.seat.forget(&self.call);
         self.bureau.breaker().ended(self.seat.session(), !self.over, self.bureau.now());
         if !self.over {
-            let (bureau, peer, seat) = (Arc::clone(&self.bureau), Arc::clone(&self.peer), Arc::clone(&self.seat));
+            let (bureau, peer, seat) =
+                (Arc::clone(&self.bureau), Arc::clone(&self.peer), Arc::clone(&self.seat));
             let command = Command::StopAside { call: Some(self.call.clone()) };
             // It may have ended by itself, or never begun.
             tokio::spawn(async move { drop(bureau.ask(&seat, command, None, &peer).await) });

@@ -43,6 +43,7 @@ impl Job {
         let id = self.asked.session.clone().unwrap_or_else(|| SessionId::from(stored.header.id.as_str()));
         let known = self.bureau.server().hub().lane(&id).await;
         let known = known.map_err(|error| Failure::said(error.to_string()))?.is_some();
+        self.refuse_versions(&id)?;
         if !known {
             self.refuse_too_many()?;
         }

@@ -72,14 +72,15 @@ impl Job {
         };
         let (run, comment, lasting) = (None, None, Lasting::Once);
         let vote = Decide { gate: gate.clone(), run, decision, choice, comment, lasting, answer };
-        let answered = self.ask(&seat, Command::Decide(Box::new(vote))).await.map_err(|failure| match failure {
-            Failure::Refused(Refusal::GateClosed) => Failure::said(text::request_settled(request)),
-            Failure::Refused(Refusal::UnknownGate) if self.is_asked_elsewhere(&gate, &seat) => {
-                Failure::said(text::request_elsewhere(request))
-            }
-            Failure::Refused(Refusal::UnknownGate) => Failure::said(text::no_such_request(request)),
-            other => other,
-        })?;
+        let answered =
+            self.ask(&seat, Command::Decide(Box::new(vote))).await.map_err(|failure| match failure {
+                Failure::Refused(Refusal::GateClosed) => Failure::said(text::request_settled(request)),
+                Failure::Refused(Refusal::UnknownGate) if self.is_asked_elsewhere(&gate, &seat) => {
+                    Failure::said(text::request_elsewhere(request))
+                }
+                Failure::Refused(Refusal::UnknownGate) => Failure::said(text::no_such_request(request)),
+                other => other,
+            })?;
         Ok(Done::at(encode::nothing(), answered.version))
     }
 
@@ -110,7 +111,9 @@ impl Job {
     async fn refuse_open_circuit(&self, seat: &Arc<Seat>) -> Result<()> {
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
         let circuits = self.bureau.server().hub().world().house.circuits();
-        let open = circuits.iter().any(|circuit| circuit.provider == snapshot.provider() && circuit.state == State::Open);
+        let open = circuits
+            .iter()
+            .any(|circuit| circuit.provider == snapshot.provider() && circuit.state == State::Open);
         if open { Err(Failure::said(text::CIRCUIT_OPEN)) } else { Ok(()) }
     }
 }
