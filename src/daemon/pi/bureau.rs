@@ -276,7 +276,7 @@ impl Bureau {
             }
             Effect::Accepted(ticket) => self.tell(inner, ticket, Step::Accepted),
             Effect::Keep(ticket, record) => {
-                let kept = archive::keep(self.journal(), &record);
+                let kept = archive::keep(self.journal(), record);
                 self.when(kept, move |kept| if kept { Input::Kept(ticket) } else { Input::NotKept(ticket) });
             }
             Effect::Run(ticket) => {
@@ -354,7 +354,7 @@ impl Bureau {
         let Some(pending) = inner.pending.remove(&ticket) else { return };
         let body = match &outcome.body {
             Body::Text(text) => text.as_ref(),
-            Body::TooLarge(_) | Body::Erased => "",
+            Body::TooLarge(_) | Body::Gone => "",
         };
         let error = (!outcome.success).then_some(body);
         let step = Step::Finished { error, session_version: outcome.version, replayed };
