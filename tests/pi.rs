@@ -46,5 +46,19 @@ macro_rules! transcripts {
     };
 }
 
+#[path = "pi/depends.rs"]
+mod depends;
 #[path = "pi/envelope.rs"]
 mod envelope;
+#[path = "pi/lifecycle.rs"]
+mod lifecycle;
+#[path = "pi/limits.rs"]
+mod limits;
+#[path = "pi/replay.rs"]
+mod replay;
+#[path = "pi/server.rs"]
+mod server;
+#[path = "pi/timeouts.rs"]
+mod timeouts;
+#[path = "pi/versions.rs"]
+mod versions;

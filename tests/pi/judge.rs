@@ -19,11 +19,10 @@ pub(crate) fn command(line: &Value) {
 
 /// Tells whether a command is valid.
 pub(crate) fn allows(line: &Value) -> bool {
-    COMMANDS.as_ref().is_none_or(|validator| validator.is_valid(line))
+    COMMANDS.is_valid(line)
 }
 
-fn hold(validator: &Option<Validator>, line: &Value) {
-    let Some(validator) = validator else { return };
+fn hold(validator: &Validator, line: &Value) {
     let problems: Vec<String> = validator
         .iter_errors(line)
         .map(|error| format!("at {:?}: {error}", error.instance_path().as_str()))
@@ -31,11 +30,11 @@ fn hold(validator: &Option<Validator>, line: &Value) {
     assert!(problems.is_empty(), "not valid under the schemas:\n  {line}\n  {}", problems.join("\n  "));
 }
 
-static LINES: LazyLock<Option<Validator>> = LazyLock::new(|| validator("pi-line.schema.json"));
-static COMMANDS: LazyLock<Option<Validator>> = LazyLock::new(|| validator("pi-command.schema.json"));
+static LINES: LazyLock<Validator> = LazyLock::new(|| validator("pi-line.schema.json"));
+static COMMANDS: LazyLock<Validator> = LazyLock::new(|| validator("pi-command.schema.json"));
 
-fn validator(entrance: &str) -> Option<Validator> {
-    let files = std::fs::read_dir(FOLDER).ok()?;
+fn validator(entrance: &str) -> Validator {
+    let files = std::fs::read_dir(FOLDER).expect("the schemas");
     let mut registry = Registry::new();
     for file in files.flatten() {
         let name = file.file_name().into_string().expect("a name");
@@ -44,7 +43,7 @@ fn validator(entrance: &str) -> Option<Validator> {
     let registry = registry.prepare().expect("the schemas refer to each other alone");
     let entrance = read(&std::path::Path::new(FOLDER).join(entrance));
     let options = jsonschema::options().with_draft(Draft::Draft202012).with_registry(&registry).offline();
-    Some(options.build(&entrance).expect("the schemas are schemas"))
+    options.build(&entrance).expect("the schemas are schemas")
 }
 
 fn read(path: &std::path::Path) -> Value {

@@ -62,12 +62,6 @@ impl Line {
         self.sent.push(Sent { command, at: self.log.len() });
     }
 
-    /// Sends bytes that are no text; only a WebSocket can.
-    pub(crate) fn send_binary(&mut self, bytes: &[u8]) {
-        let Wire::Web(socket) = &mut self.wire else { panic!("there are no binary lines") };
-        socket.send(Message::binary(bytes.to_vec())).expect("the daemon reads");
-    }
-
     /// Waits for one more line; `false` when the connection is over.
     pub(crate) fn hear(&mut self) -> bool {
         let Some(text) = self.next_text() else { return false };
@@ -115,11 +109,6 @@ impl Line {
             Wire::Web(_) => None,
             Wire::Stdio { child, .. } => child.wait().expect("the bridge ends").code(),
         }
-    }
-
-    /// The connection without a word.
-    pub(crate) fn drop_silently(self) {
-        drop(self);
     }
 }
 

@@ -19,7 +19,16 @@ use crate::world::{Ground, World, reply, write};
 pub(crate) fn play(via: Via, text: &str) {
     let steps = script::read(text);
     let ground = Ground { model: steps.iter().any(|step| step.word == "model"), ..Ground::default() };
-    let mut stage = Stage { via, ground, world: None, sides: BTreeMap::new(), names: Names::new(), push: None, made: 0, alone: Alone::Yes };
+    let mut stage = Stage {
+        via,
+        ground,
+        world: None,
+        sides: BTreeMap::new(),
+        names: Names::new(),
+        push: None,
+        made: 0,
+        alone: Alone::Yes,
+    };
     for step in &steps {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| stage.take(step))) {
             eprintln!("line {}, over {via:?}: {}", step.number, step.text);
@@ -62,11 +71,16 @@ impl Stage {
         }
     }
 
-    /// Replaces names by what they stand for.
+    /// Replaces names by what they stand for, and `${x*9}` by nine letters.
     fn filled_in(&mut self, text: &str) -> String {
         let mut filled = text.to_owned();
         if filled.contains("${home}") {
             filled = filled.replace("${home}", &self.world().home());
+        }
+        while let Some(at) = filled.find("${x*") {
+            let end = at + filled[at..].find('}').expect("its end");
+            let times = filled[at + 4..end].parse().expect("a number");
+            filled.replace_range(at..=end, &"x".repeat(times));
         }
         for (name, value) in &self.names {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -295,6 +309,8 @@ impl Stage {
                 while side.line.log.last().is_none_or(|line| line["id"] != "the-last") {
                     assert!(side.line.hear(), "the connection was closed");
                 }
+                let code = side.line.finish();
+                assert!(code.is_none_or(|code| code == 0), "the bridge ended with {code:?}");
             }
             rules::hold(&side.line.log, &side.line.sent, alone);
         }

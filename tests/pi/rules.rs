@@ -46,10 +46,12 @@ fn phases(log: &[Value]) {
         if kind == "response" {
             let Some(id) = line["id"].as_str() else { continue };
             let life = lives.entry(id).or_default();
+            if line["success"] == false && life.accepted == life.answered {
+                // It was not admitted.
+                continue;
+            }
             life.answered += 1;
-            let told = life.finished >= life.answered;
-            let refused = line["success"] == false && life.accepted < life.answered;
-            assert!(told || refused, "answered before it was finished: {line}");
+            assert!(life.finished >= life.answered, "answered before it was finished: {line}");
             continue;
         }
         let Some(id) = line["data"]["commandId"].as_str() else { continue };
@@ -65,7 +67,8 @@ fn phases(log: &[Value]) {
             }
             other => panic!("{other} has a command"),
         }
-        let ordered = life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
+        let ordered =
+            life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
         assert!(ordered, "out of order: {life:?} {line}");
     }
 }
@@ -74,7 +77,8 @@ fn phases(log: &[Value]) {
 fn answers(log: &[Value], sent: &[Sent]) {
     for Sent { command, .. } in sent {
         let Some(id) = command["id"].as_str() else { continue };
-        let finished = log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
+        let finished =
+            log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
         let answered = log.iter().filter(|line| line["type"] == "response" && line["id"] == id);
         let admitted: Vec<_> = answered.filter(|line| !is_refusal(line)).collect();
         let finished: Vec<_> = finished.collect();
@@ -94,7 +98,9 @@ fn answers(log: &[Value], sent: &[Sent]) {
 /// Whether a command was turned away before it was admitted.
 fn is_refusal(answer: &Value) -> bool {
     let error = answer["error"].as_str().unwrap_or_default();
-    ["Validation failed", "Rate limit", "Server is shutting", "Server busy"].iter().any(|begin| error.starts_with(begin))
+    ["Validation failed", "Rate limit", "Server is shutting", "Server busy"]
+        .iter()
+        .any(|begin| error.starts_with(begin))
         && answer["replayed"] != true
 }
 
@@ -102,14 +108,19 @@ fn is_refusal(answer: &Value) -> bool {
 fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
     let answer_of = |command: &Value| {
         let id = command["id"].as_str()?;
-        let mut named = log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
+        let mut named =
+            log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
         let only = named.next()?;
         named.next().is_none().then_some(only)
     };
     for (number, Sent { command, at }) in sent.iter().enumerate() {
         let Some((answered, answer)) = answer_of(command) else { continue };
         let (session, kind) = (&command["sessionId"], command["type"].as_str().unwrap_or_default());
-        if answer["success"] != true || !session.is_string() || ["delete_session", "list_sessions", "get_metrics", "health_check", "list_stored_sessions"].contains(&kind) {
+        if answer["success"] != true
+            || !session.is_string()
+            || ["delete_session", "list_sessions", "get_metrics", "health_check", "list_stored_sessions"]
+                .contains(&kind)
+        {
             continue;
         }
         let version = answer["sessionVersion"].as_u64().unwrap_or_else(|| panic!("no version: {answer}"));
@@ -117,7 +128,10 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
             assert_eq!(version, 0, "{answer}");
             continue;
         }
-        let others = sent.iter().enumerate().filter(|(other, with)| *other != number && with.command["sessionId"] == *session);
+        let others = sent
+            .iter()
+            .enumerate()
+            .filter(|(other, with)| *other != number && with.command["sessionId"] == *session);
         let beside = others.clone().any(|(other, with)| match answer_of(&with.command) {
             Some((done, _)) => !(done < *at || (other > number && with.at > answered)),
             None => with.at <= answered,
@@ -138,5 +152,8 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
 }
 
 fn is_read(kind: &str) -> bool {
-    kind.starts_with("get_") || kind.starts_with("list_") || kind == "switch_session" || kind == "health_check"
+    kind.starts_with("get_")
+        || kind.starts_with("list_")
+        || kind == "switch_session"
+        || kind == "health_check"
 }

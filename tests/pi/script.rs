@@ -20,7 +20,10 @@ pub(crate) struct Step {
 /// Reads a transcript.
 pub(crate) fn read(text: &str) -> Vec<Step> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(at, line)| step(at, line)).collect()
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(at, line)| step(at, line))
+        .collect()
 }
 
 fn step(number: usize, line: &str) -> Step {
@@ -103,7 +106,8 @@ fn named(rest: &str) -> (Option<String>, &str) {
 
 fn command(rest: &str) -> Value {
     let (words, fields) = split(rest);
-    let mut command: Map<String, Value> = serde_json::from_str(fields).unwrap_or_else(|error| panic!("{error}: {fields}"));
+    let mut command: Map<String, Value> =
+        serde_json::from_str(fields).unwrap_or_else(|error| panic!("{error}: {fields}"));
     for (at, word) in words.split_whitespace().enumerate() {
         match (at, word.split_at(1)) {
             (0, _) => command.insert("type".to_owned(), word.into()),
@@ -118,7 +122,8 @@ fn command(rest: &str) -> Value {
 
 fn event(rest: &str) -> Value {
     let (words, fields) = split(rest);
-    let mut event: Map<String, Value> = serde_json::from_str(fields).unwrap_or_else(|error| panic!("{error}: {fields}"));
+    let mut event: Map<String, Value> =
+        serde_json::from_str(fields).unwrap_or_else(|error| panic!("{error}: {fields}"));
     let mut line = Map::new();
     line.insert("type".to_owned(), "event".into());
     for (at, word) in words.split_whitespace().enumerate() {

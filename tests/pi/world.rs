@@ -37,7 +37,9 @@ impl World {
         let mut config = String::new();
         if let Some(model) = &model {
             let place = model.base_url(Speaks::Ollama);
-            config = format!("provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{place}\"\n");
+            config = format!(
+                "provider = \"ollama\"\nmodel = \"test-model\"\n[providers.ollama]\nbase_url = \"{place}\"\n"
+            );
         }
         config.extend(ground.config.iter().map(|line| format!("{line}\n")));
         write(&home.path().join(".config/push/config.toml"), &config);
