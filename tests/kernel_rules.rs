@@ -411,3 +411,16 @@ fn an_ended_session_takes_no_more_messages() {
     assert_eq!(scene.ask(Command::End), Ok(Answer::Ended));
     assert_eq!(scene.prompt("two"), Err(Refusal::SessionEnded));
 }
+
+#[test]
+fn an_ended_session_that_is_loaded_takes_messages_again_and_counts_its_versions_anew() {
+    let mut scene = Scene::open();
+    scene.ask(Command::Rename { name: "one".into() }).unwrap();
+    scene.ask(Command::End).unwrap();
+    assert_eq!(scene.session.state().version, 2);
+    assert_eq!(scene.prompt("m1"), Err(Refusal::SessionEnded));
+    scene.ask(Command::Load).unwrap();
+    assert_eq!(scene.session.state().version, 0);
+    assert!(scene.prompt("m2").is_ok());
+    assert_eq!(scene.session.state().version, 1);
+}

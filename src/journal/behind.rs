@@ -205,3 +205,49 @@ impl Writer {
 const SLICE: usize = 64;
 /// How large an answer may be to be written whatever the others are.
 const SMALL: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kernel::book::record::{Outcome, Record};
+    use crate::kernel::id::Fingerprint;
+    use crate::kernel::time::Now;
+
+    #[test]
+    fn the_oldest_outcomes_are_written_first_and_nothing_is_removed_before_it_is_written() {
+        let behind = Behind::default();
+        let mut pending = Pending::default();
+        assert!(behind.add((1..=100).map(settlement), []), "the writer is told");
+        assert!(!behind.add((101..=110).map(settlement), []), "and told once");
+        pending.fill(behind.take(), usize::MAX);
+        behind.add((111..=120).map(settlement), (1..=3).chain([115]).map(Row));
+        pending.fill(behind.take(), usize::MAX);
+        let (mut written, mut removed) = (Vec::new(), Vec::new());
+        while !pending.is_empty() {
+            match pending.next() {
+                Slice::Settled(settled) => {
+                    assert!(removed.is_empty() && settled.len() <= SLICE);
+                    written.extend(settled.iter().rev().map(|it| it.record.row.0));
+                }
+                Slice::Forgotten(rows) => removed.extend(rows.iter().map(|row| row.0)),
+            }
+        }
+        assert_eq!(written, (1..=120).filter(|row| *row != 115).collect::<Vec<_>>());
+        assert_eq!(removed, [1, 2, 3], "what was never written needs no removal");
+    }
+
+    fn settlement(row: u64) -> Settlement {
+        let record = Record {
+            row: Row(row),
+            id: None,
+            key: None,
+            kind: "work".into(),
+            session: None,
+            fingerprint: Fingerprint(1),
+            admitted: Now(1),
+        };
+        Settlement { record: Arc::new(record), outcome: Outcome::done("r", None), at: Now(1) }
+    }
+}

@@ -97,7 +97,7 @@ pub enum Command {
         /// What was changed, in the caller's word.
         what: String,
     },
-    /// Count the session's versions anew: it was brought in from outside.
+    /// Count the session's versions anew, and take messages again: it was brought in from outside.
     Load,
     /// Have somebody else answer, or in another way.
     Adjust(Box<Adjustment>),
@@ -174,9 +174,10 @@ impl Command {
 
     /// Tells whether what the command records makes another version of the session.
     ///
-    /// What only begins something does not: whoever asked for it knows when it has succeeded, and says so by a touch.
+    /// What only begins something does not: whoever asked for it knows when it has succeeded, and says so by a touch. What is
+    /// taken in does not either: it comes with a branch or a load, which do.
     pub const fn makes_version(&self) -> bool {
-        !matches!(self, Self::Open(_) | Self::Aside(_) | Self::Compact { .. })
+        !matches!(self, Self::Open(_) | Self::Aside(_) | Self::Compact { .. } | Self::Import(_))
     }
 
     /// Returns which queue the command waits in: control never waits behind a flood of messages.

@@ -40,7 +40,7 @@ pub enum EventKind {
         /// Who.
         by: String,
     },
-    /// The session was brought in from outside: its versions count anew.
+    /// The session was brought in from outside: its versions count anew, and it takes messages, also if it had ended.
     Loaded {
         /// Who brought it.
         by: String,

@@ -133,7 +133,8 @@ impl State {
                 self.compaction = None;
             }
             EventKind::CompactionOver { .. } => self.compaction = None,
-            EventKind::Touched { .. } | EventKind::Loaded { .. } => {}
+            EventKind::Touched { .. } => {}
+            EventKind::Loaded { .. } => self.open = Openness::Open,
             EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
                 if self.fold_aside(&event.kind) => {}
             EventKind::RetryBegan(_)

@@ -1,11 +1,10 @@
 //! Every command in its smallest and its fullest form: valid under the schema, and understood.
 
-use pushd::adapter::pi::ask::{
-    Ask, Asked, Direction, Picture, Streaming, Telling, Thinking, UiResponse, Words,
-};
+use pushd::adapter::pi::ask::{Ask, Asked, Direction, Streaming, Telling, Thinking, UiResponse, Words};
 use pushd::adapter::pi::decode::{DecodeLimits, decode};
 use pushd::adapter::pi::kind::{Kind, Naming};
 use pushd::adapter::pi::nature::{Keeping, Nature, Order, Versioning};
+use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
 
 use crate::pages::judge_command;
@@ -79,7 +78,7 @@ fn plain() -> Vec<(Kind, &'static str, Ask)> {
 fn talking() -> Vec<(Kind, &'static str, Ask)> {
     use Kind as K;
     let words = |message: &str, images: &[(&str, &str)]| {
-        let picture = |(mime, data): &(&str, &str)| Picture { mime: (*mime).into(), data: (*data).into() };
+        let picture = |(mime, data): &(&str, &str)| Image { mime: (*mime).into(), data: (*data).into() };
         Box::new(Words { message: message.into(), images: images.iter().map(picture).collect() })
     };
     let prompt = |words, streaming| Ask::Prompt { words, streaming };

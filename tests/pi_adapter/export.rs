@@ -52,6 +52,10 @@ fn nothing_that_was_said_means_anything_in_a_page() {
             let whole = if tag.starts_with('!') { tag.split('>').next().unwrap() } else { name };
             assert!(allowed.contains(&whole), "{hostile:?} became the tag {whole:?}");
         }
+        let texts = page.split('>').skip(1).filter_map(|part| part.split('<').next());
+        for text in texts {
+            assert!(!text.contains(['"', '\'']), "{hostile:?} is written as {text:?}");
+        }
         assert_eq!(page.matches("<meta http-equiv").count(), 1, "{hostile:?}");
         assert_eq!(page.matches("<style>").count(), 1, "{hostile:?}");
         assert!(!page.contains('\u{0}') && !page.contains('\u{202e}'), "{hostile:?}");

@@ -1,7 +1,8 @@
 //! Transcripts: events of a session, and to the letter what subscribers are told.
 //!
 //! The files in `stories/` have a line `>` for each event and `<` for each line that is told; what stands together is
-//! one batch. What each says is the event of the line, inside of the envelope.
+//! one batch. What each says is the event of the line, inside of the envelope. With `PUSH_BLESS=1` the files are written
+//! anew, as it happened, to be looked at.
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::scene::{Scene, read};
 #[test]
 fn every_story_is_told_as_it_is_written() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pi_adapter/stories");
+    let blessing = std::env::var_os("PUSH_BLESS").is_some();
     let mut told = 0;
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
@@ -22,8 +24,9 @@ fn every_story_is_told_as_it_is_written() {
         let written = fs::read_to_string(&path).unwrap().replace("\r\n", "\n");
         assert!(written.starts_with("# "), "{name} does not say what it shows");
         let happened = play(&written);
-        if std::env::var_os("PUSH_BLESS").is_some() {
+        if blessing {
             fs::write(&path, &happened).unwrap();
+            continue;
         }
         for (number, (expected, found)) in written.lines().zip(happened.lines()).enumerate() {
             assert_eq!(found, expected, "{name}, line {}", number + 1);
@@ -31,6 +34,7 @@ fn every_story_is_told_as_it_is_written() {
         assert_eq!(written.lines().count(), happened.lines().count(), "{name} ends otherwise");
         told += 1;
     }
+    assert!(!blessing, "the stories were written anew: look at them, and run this again without PUSH_BLESS");
     assert!(told >= 20, "only {told} stories were found");
 }
 

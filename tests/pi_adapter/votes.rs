@@ -64,10 +64,9 @@ fn question(payload: Value) -> Question {
     let mut payload = payload;
     payload["approvalId"] = json!("g");
     payload["callId"] = json!("c");
-    match Scene::default().event("approval_required", Some("r"), payload).kind {
-        EventKind::GateOpened(question) => *question,
-        other => panic!("{other:?}"),
-    }
+    let event = Scene::default().event("approval_required", Some("r"), payload);
+    let EventKind::GateOpened(question) = event.kind else { panic!("{event:?}") };
+    *question
 }
 
 fn confirm(confirmed: bool) -> UiResponse {

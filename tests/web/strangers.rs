@@ -23,7 +23,10 @@ fn another_user_comes_in_with_a_token_alone() {
     let stage = TempDir::new().unwrap();
     fs::set_permissions(stage.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = stage.path().join("stranger");
-    fs::copy("/proc/self/exe", &program).unwrap();
+    // By another process: a child of another test that is just being made would hold the copy open for writing, and what is
+    // written cannot be run.
+    let this = format!("/proc/{}/exe", std::process::id());
+    assert!(Command::new("cp").arg(this).arg(&program).status().unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let asks = |uid: u32, token: &str| {
         let mut command = Command::new(&program);

@@ -2,6 +2,7 @@
 
 use super::kind::Kind;
 use super::nature::Nature;
+use crate::kernel::event::Image;
 use crate::kernel::id::{Json, SessionId};
 
 /// A command that was understood.
@@ -225,22 +226,7 @@ pub struct Words {
     /// What is said.
     pub message: String,
     /// What is shown with it.
-    pub images: Vec<Picture>,
-}
-
-/// An image in a message.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Picture {
-    /// Its type, such as `image/png`.
-    pub mime: String,
-    /// Its bytes, in base64.
-    pub data: String,
-}
-
-impl std::fmt::Debug for Picture {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} bytes", self.mime, self.data.len())
-    }
+    pub images: Vec<Image>,
 }
 
 /// What becomes of a message while a run is active.

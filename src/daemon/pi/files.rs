@@ -57,7 +57,7 @@ pub(super) async fn keep(bureau: Arc<Bureau>, seat: Arc<Seat>) {
         let store = bureau.store();
         let Some(path) = path(&store, seat.session(), &snapshot) else { return };
         let session = seat.session().clone();
-        let written = seat.tell(|story| entries(story));
+        let written = seat.tell(entries);
         let write = move || {
             let (header, mut entries) = (header(&session, &snapshot), written?);
             entries.extend(closing(&entries, &snapshot));
@@ -75,7 +75,7 @@ pub(super) async fn keep(bureau: Arc<Bureau>, seat: Arc<Seat>) {
 
 /// Tells whether a file holds the conversation that a session tells.
 pub(super) fn same_conversation(seat: &Seat, stored: &Stored) -> bool {
-    let Ok(own) = seat.tell(|story| entries(story)) else { return false };
+    let Ok(own) = seat.tell(entries) else { return false };
     let messages = |entries: &[Entry]| -> Vec<Change> {
         let told = entries.iter().map(|entry| entry.change.clone());
         told.filter(|change| matches!(change, Change::Message(_) | Change::Compaction { .. })).collect()

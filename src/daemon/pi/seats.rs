@@ -34,8 +34,11 @@ impl Seats {
         for seat in taken.values() {
             seat.unsubscribe(id);
         }
-        let empty = taken.extract_if(.., |_, seat| !seat.has_subscribers());
-        empty.map(|(_, seat)| seat).collect()
+        let empty: Vec<_> = taken.values().filter(|seat| !seat.has_subscribers()).cloned().collect();
+        for seat in &empty {
+            taken.remove(seat.session());
+        }
+        empty
     }
 
     pub(super) fn sessions(&self) -> Vec<SessionId> {

@@ -1,6 +1,7 @@
 //! Under which ids and keys commands are known, and where to find them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::super::id::SessionId;
@@ -52,15 +53,16 @@ impl Names {
     /// Forgets the names of a command that lead to `place`.
     pub(super) fn unbind(&mut self, record: &Record, place: Place) {
         if let Some(id) = &record.id
-            && self.ids.get(id) == Some(&place)
+            && let Entry::Occupied(known) = self.ids.entry(Arc::clone(id))
+            && *known.get() == place
         {
-            self.ids.remove(id);
+            known.remove();
         }
-        if let Some(key) = &record.key {
-            let key = (record.session.clone(), Arc::clone(key));
-            if self.keys.get(&key) == Some(&place) {
-                self.keys.remove(&key);
-            }
+        if let Some(key) = &record.key
+            && let Entry::Occupied(known) = self.keys.entry((record.session.clone(), Arc::clone(key)))
+            && *known.get() == place
+        {
+            known.remove();
         }
     }
 

@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::DecodeLimits;
 use super::fields::{Fields, Problem};
-use crate::adapter::pi::ask::Picture;
+use crate::kernel::event::Image;
 
 /// Reads the images of a message.
-pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Picture>, Problem> {
+pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Image>, Problem> {
     let items = match fields.value("images") {
         None => return Ok(Vec::new()),
         Some(Value::Array(items)) => items,
@@ -33,13 +33,13 @@ pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Pic
 }
 
 /// Reads one image; `source` holds what it is in the older form.
-fn one(item: &Map<String, Value>) -> Option<Picture> {
+fn one(item: &Map<String, Value>) -> Option<Image> {
     let source = item.get("source").and_then(Value::as_object).unwrap_or(item);
     let names = ["mimeType", "mediaType", "media_type"];
     let mime = names.into_iter().find_map(|name| source.get(name)?.as_str())?;
     let data = source.get("data")?.as_str()?;
     let data = data.split_once(";base64,").map_or(data, |(_, data)| data);
-    (is_image(mime) && is_base64(data)).then(|| Picture { mime: mime.to_owned(), data: data.to_owned() })
+    (is_image(mime) && is_base64(data)).then(|| Image { mime: mime.to_owned(), data: data.to_owned() })
 }
 
 fn is_image(mime: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What results are made of: plain data that the daemon fills in.
 
 use crate::adapter::pi::ask::Thinking;
+use crate::kernel::event::{Ending, Settlement};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
 
@@ -143,6 +144,21 @@ pub struct BashResult {
     pub output: String,
     /// Whether it was ended before its end.
     pub cancelled: bool,
+}
+
+impl BashResult {
+    /// Takes what came of a shell command; one that did not run has what was wrong in the place of its output.
+    pub fn of(settlement: &Settlement) -> Self {
+        let output = match &settlement.fault {
+            Some(fault) if settlement.text.is_empty() => fault.message.clone(),
+            Some(_) | None => settlement.text.clone(),
+        };
+        let cancelled = match settlement.ending {
+            Ending::Cut | Ending::Skipped => true,
+            Ending::Done | Ending::Failed => false,
+        };
+        Self { exit_code: settlement.exit_code, output, cancelled }
+    }
 }
 
 /// A session in numbers.

@@ -8,6 +8,7 @@ use super::open::arguments;
 use super::out::{Held, Out};
 use super::running::ToolResult;
 use super::write::{Object, object, text_content};
+use crate::adapter::pi::encode::BashResult;
 use crate::kernel::event::{Ending, Event, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{CallId, Json, Seq};
 
@@ -215,22 +216,17 @@ fn details(settlement: &Settlement) -> Vec<u8> {
 }
 
 fn bash_execution(event: &Event, used: &Use, settlement: &Settlement, told: bool) -> Entry {
-    let output = match (&settlement.fault, settlement.ending) {
-        (Some(fault), _) if settlement.text.is_empty() => &fault.message,
-        (_, Ending::Done | Ending::Failed | Ending::Skipped | Ending::Cut) => &settlement.text,
-    };
+    let BashResult { exit_code, output, cancelled } = BashResult::of(settlement);
     let json = object(|message| {
         let message = message
             .text("role", "bashExecution")
             .text("command", &command(used.args.as_str()))
-            .text("output", output);
-        let message = match settlement.exit_code {
+            .text("output", &output);
+        let message = match exit_code {
             Some(code) => message.raw("exitCode", code.to_string().as_bytes()),
             None => message.raw("exitCode", b"null"),
         };
-        let message = message
-            .flag("cancelled", matches!(settlement.ending, Ending::Cut | Ending::Skipped))
-            .flag("truncated", output.contains(LEFT_OUT));
+        let message = message.flag("cancelled", cancelled).flag("truncated", output.contains(LEFT_OUT));
         let message = if told { message } else { message.flag("excludeFromContext", true) };
         message.number("timestamp", event.at.0).end();
     });

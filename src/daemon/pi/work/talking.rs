@@ -79,7 +79,7 @@ impl Job {
                     Failure::said(text::request_elsewhere(request))
                 }
                 Failure::Refused(Refusal::UnknownGate) => Failure::said(text::no_such_request(request)),
-                other => other,
+                other @ (Failure::Refused(_) | Failure::Said(_)) => other,
             })?;
         Ok(Done::at(encode::nothing(), answered.version))
     }
