@@ -48,16 +48,24 @@ macro_rules! transcripts {
 
 #[path = "pi/depends.rs"]
 mod depends;
+#[path = "pi/discovery.rs"]
+mod discovery;
 #[path = "pi/envelope.rs"]
 mod envelope;
 #[path = "pi/lifecycle.rs"]
 mod lifecycle;
 #[path = "pi/limits.rs"]
 mod limits;
+#[path = "pi/managing.rs"]
+mod managing;
 #[path = "pi/replay.rs"]
 mod replay;
 #[path = "pi/server.rs"]
 mod server;
+#[path = "pi/shell.rs"]
+mod shell;
+#[path = "pi/talking.rs"]
+mod talking;
 #[path = "pi/timeouts.rs"]
 mod timeouts;
 #[path = "pi/versions.rs"]

@@ -109,7 +109,7 @@ transcripts! {
 
     a_file_is_not_loaded_over_the_limit_of_sessions => r#"
         env PUSH_PI_SESSIONS=1
-        file .pi/agent/sessions/one.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n"
+        file ~/.pi/agent/sessions/one.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n"
         > create_session @s
         ok
         > load_session {"sessionPath":"${home}/.pi/agent/sessions/one.jsonl"}

@@ -80,7 +80,7 @@ impl Line {
                     Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                     Ok(Message::Close(_)) => return None,
                     Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
-                        panic!("nothing more came: {:#?}", self.log)
+                        panic!("nothing more came")
                     }
                     Err(_) => return None,
                 }
@@ -88,7 +88,7 @@ impl Line {
             Wire::Stdio { lines, .. } => match lines.recv_timeout(PATIENCE) {
                 Ok(line) => Some(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => None,
-                Err(mpsc::RecvTimeoutError::Timeout) => panic!("nothing more came: {:#?}", self.log),
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("nothing more came"),
             },
         }
     }

@@ -148,6 +148,9 @@ impl Stage {
             None if command["id"].is_null() => command["id"] = json!(format!("c{}", self.made)),
             None => {}
         }
+        if command["type"] == "create_session" && command.get("cwd").is_none() {
+            command["cwd"] = json!(format!("{}/work", self.world().home()));
+        }
         match valid {
             Some(true) => judge::command(&command),
             Some(false) => assert!(!judge::allows(&command), "the schemas allow {command}"),
@@ -226,6 +229,7 @@ impl Stage {
                 self.world().model.as_ref().expect("a model").script([reply]);
             }
             "told" => self.told(first, more),
+            "link" => std::os::unix::fs::symlink(more, self.world().path(first)).expect("a link"),
             "touch" => write(&self.world().path(first), ""),
             "until" => self.world().until_file(first, more),
             "connect" => drop(self.side(step.on)),

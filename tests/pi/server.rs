@@ -24,11 +24,20 @@ transcripts! {
     "#
 
     create_session_works_where_it_is_told_to => r#"
-        file work/here.txt "here"
-        > create_session @s {"cwd":"${home}/work"}
+        file here.txt "here"
+        > create_session @s 
         ok
         > bash @s {"command":"cat here.txt"}
         ok {"data":{"output":"here"}}
+    "#
+
+    create_session_works_in_the_client_s_directory_where_none_is_said => r#"
+        > create_session @s {"cwd":null}
+        ok
+        > bash @s {"command":"pwd -P"}
+        ok {"data":{"exitCode":0}}
+        > list_session_files @s
+        ok
     "#
 
     create_session_refuses_a_directory_that_cannot_be => r#"

@@ -43,8 +43,9 @@ impl World {
         }
         config.extend(ground.config.iter().map(|line| format!("{line}\n")));
         write(&home.path().join(".config/push/config.toml"), &config);
+        fs::create_dir_all(home.path().join("work")).expect("a directory for sessions");
         for (name, text) in &ground.files {
-            write(&home.path().join(name), &text.replace("${home}", &home.path().to_string_lossy()));
+            write(&place(home.path(), name), text);
         }
         let variables: Vec<_> = ground.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
         let daemon = Daemon::start_in(home, &variables, &["--pi=127.0.0.1:0"]);
@@ -71,8 +72,9 @@ impl World {
         String::from_utf8(output.stdout).expect("a text")
     }
 
+    /// A path in the directory of the sessions, or in the home where it begins with `~/`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.daemon.home.path().join(name)
+        place(self.daemon.home.path(), name)
     }
 
     pub(crate) fn home(&self) -> String {
@@ -90,6 +92,10 @@ impl World {
         let status: Value = serde_json::from_str(&self.cli(&["daemon", "status", "--json"])).expect("JSON");
         self.address = status["pi"].as_str().expect("an address").to_owned();
     }
+}
+
+fn place(home: &Path, name: &str) -> PathBuf {
+    name.strip_prefix("~/").map_or_else(|| home.join("work").join(name), |name| home.join(name))
 }
 
 /// Writes a file and the directories above it.
