@@ -88,6 +88,29 @@ fn a_fork_begins_before_a_message_and_forgets_what_came_after() {
 }
 
 #[test]
+fn a_fork_in_the_middle_of_words_forgets_the_words() {
+    let lines = [
+        r#"user_message r1 {"messageId":"m1","text":"go"}"#,
+        r#"assistant_token r1 {"text":"One, "}"#,
+        r#"user_message r1 {"messageId":"m2","text":"faster","delivery":"steer"}"#,
+        r#"assistant_token r1 {"text":"two."}"#,
+        r#"usage r1"#,
+        r#"assistant_token r1 {"text":"Three."}"#,
+        r#"usage r1"#,
+        r#"run_complete r1"#,
+    ];
+    let (mut story, _) = story(&lines);
+    let roles = |story: &Story| story.entries().map(|entry| entry.role).collect::<Vec<_>>();
+    let said = Role::Assistant { calls: 0 };
+    assert_eq!(roles(&story), [Role::User, said, Role::User, said]);
+    let point = story.fork_point("00000003").unwrap();
+    assert_eq!((point.until, point.text.as_str()), (Seq::new(2), "faster"));
+    let branch = json!({ "untilSeq": point.until.number(), "fromSeq": point.from.number() });
+    story.absorb(&later(lines.len()).event("session_branched", None, branch));
+    assert_eq!(roles(&story), [Role::User], "what was not whole by then was not said");
+}
+
+#[test]
 fn a_new_conversation_begins_where_the_old_one_was_left() {
     let (mut story, _) = story(TALK);
     let mut scene = later(TALK.len());

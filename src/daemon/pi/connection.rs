@@ -71,14 +71,14 @@ pub(in crate::daemon) async fn serve(
     tokio::select! {
         () = read(&bureau, &peer, &mut receiving, &mailbox) => {}
         _ = &mut writer => {}
-        () = bureau.parting() => {}
+        () = bureau.parting() => mailbox.close(Parting::GoingAway),
     }
     // What was asked is still answered, unless nobody is there to hear it.
     if !writer.is_finished() {
         bureau.all_answered(&mailbox).await;
     }
     bureau.leave(&mailbox);
-    mailbox.close();
+    mailbox.close(Parting::Done);
     if !writer.is_finished() && tokio::time::timeout(bureau.farewell(), &mut writer).await.is_err() {
         writer.abort();
     }
@@ -90,11 +90,11 @@ async fn write(mut sending: Sending, mailbox: Arc<Mailbox>) {
     while let Some(frames) = mailbox.take().await {
         if let Err(error) = sending.send(&frames).await {
             debug!(connection = mailbox.id(), %error, "a connection could not be written");
-            return mailbox.close();
+            return mailbox.close(Parting::Done);
         }
     }
     // Whoever has left hears no goodbye.
-    let _ = sending.close(Parting::Done).await;
+    let _ = sending.close(mailbox.parting()).await;
 }
 
 async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mailbox: &Arc<Mailbox>) {

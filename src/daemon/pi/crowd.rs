@@ -4,11 +4,12 @@
 //! anybody else's: what waits for one connection is bounded, and nobody waits for it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+
+use crate::transport::frames::Parting;
 
 /// What waits to be sent to one connection.
 #[derive(Debug)]
@@ -17,7 +18,8 @@ pub(super) struct Mailbox {
     limit: usize,
     waiting: Mutex<Waiting>,
     wake: Notify,
-    closed: AtomicBool,
+    /// Why it takes nothing more, once it does not.
+    closed: OnceLock<Parting>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ struct Waiting {
 impl Mailbox {
     /// Makes the mailbox of the connection `id`, for at most `limit` bytes.
     pub(super) fn new(id: u64, limit: usize) -> Arc<Self> {
-        let (waiting, closed) = (Mutex::default(), AtomicBool::new(false));
+        let (waiting, closed) = (Mutex::default(), OnceLock::new());
         Arc::new(Self { id, limit, waiting, wake: Notify::new(), closed })
     }
 
@@ -44,7 +46,7 @@ impl Mailbox {
         if !waiting.frames.is_empty() && waiting.bytes.saturating_add(frame.len()) > self.limit {
             drop(waiting);
             tracing::warn!(connection = self.id, "a connection that does not read is closed");
-            return self.close();
+            return self.close(Parting::Policy);
         }
         waiting.bytes += frame.len();
         waiting.frames.push(frame);
@@ -71,14 +73,19 @@ impl Mailbox {
         }
     }
 
-    /// Takes nothing more; what waits is still sent.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+    /// Takes nothing more; what waits is still sent. The first reason counts.
+    pub(super) fn close(&self, why: Parting) {
+        let _ = self.closed.set(why);
         self.wake.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.get().is_some()
+    }
+
+    /// Returns why nothing more is taken.
+    pub(super) fn parting(&self) -> Parting {
+        self.closed.get().copied().unwrap_or(Parting::Done)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -16,6 +16,7 @@ async fn admissions_and_outcomes_outlive_a_kill() {
     let place = Place::with(Options { write_behind: NEVER, ..Options::default() });
     keep(&place, vec![admitted(1, "s"), admitted(2, "s")], Durability::Synced).await;
     keep(&place, vec![settled(2, "s", "done"), settled(3, "s", "never admitted")], Durability::Written).await;
+    keep(&place, vec![admitted(3, "s")], Durability::Written).await;
     let place = place.killed(Options::default());
     let found = place.journal.load_commands().await.expect("readable");
     assert_eq!(found, [open_row(1, "s"), over(2, "s", "done"), over(3, "s", "never admitted")]);

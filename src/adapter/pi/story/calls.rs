@@ -230,7 +230,8 @@ fn bash_execution(event: &Event, used: &Use, settlement: &Settlement, told: bool
         let message = if told { message } else { message.flag("excludeFromContext", true) };
         message.number("timestamp", event.at.0).end();
     });
-    Entry { seq: event.seq, part: 0, at: event.at, role: Role::BashExecution, json }
+    let (seq, at) = (event.seq, event.at);
+    Entry { seq, part: 0, till: seq, at, role: Role::BashExecution, json }
 }
 
 /// Returns the command among the arguments of a shell.

@@ -20,6 +20,8 @@ pub struct Entry {
     pub seq: Seq,
     /// Which of several that one event made, counted from zero.
     pub part: u32,
+    /// The last event that added to it.
+    pub till: Seq,
     /// When it began.
     pub at: Now,
     /// Whose it is.
@@ -104,13 +106,14 @@ impl Conversation {
         });
         let (kept_from, tokens_before) = (compaction.kept_from, compaction.tokens_before);
         let role = Role::CompactionSummary { kept_from, tokens_before };
-        self.push(Entry { seq, part: 0, at, role, json });
+        self.push(Entry { seq, part: 0, till: seq, at, role, json });
         self.summarised(kept_from, tokens_before, compaction.summary.clone())
     }
 
     /// Goes back to how it was after an event.
     pub(super) fn branch(&mut self, until: Seq, from: Seq) {
-        self.entries.retain(|entry| entry.seq <= until);
+        // What was not whole by then was not said.
+        self.entries.retain(|entry| entry.till <= until);
         if self.entries.is_empty() {
             self.base = from;
         }

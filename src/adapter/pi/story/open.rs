@@ -18,6 +18,8 @@ use crate::kernel::time::Now;
 pub(super) struct Open {
     /// The first event of it.
     pub(super) since: Seq,
+    /// The last event that added to it.
+    pub(super) till: Seq,
     pub(super) at: Now,
     provider: String,
     model: String,
@@ -76,6 +78,7 @@ impl Open {
     pub(super) fn new(since: Seq, at: Now, provider: &str, model: &str) -> Self {
         Self {
             since,
+            till: since,
             at,
             provider: provider.to_owned(),
             model: model.to_owned(),

@@ -33,6 +33,10 @@ impl Story {
 
     /// Takes what was said into the run: what the model wanted before and was not begun does not count.
     pub(super) fn steer(&mut self, event: &Event, steering: &Steering, out: &mut Out) {
+        // A turn that was taken has nothing more used for it.
+        if self.open.as_ref().is_some_and(Open::is_taken) {
+            self.close(out);
+        }
         self.skip_waiting(event, "a message of the user came first", out);
         self.hear(event, &steering.text, &steering.images, out);
     }
@@ -82,7 +86,9 @@ impl Story {
     pub(super) fn begin_message(&mut self, event: &Event, out: &mut Out) -> &mut Open {
         self.begin_turn(out);
         let (provider, model) = (&self.provider, &self.model);
-        self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model))
+        let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
+        open.till = event.seq;
+        open
     }
 
     /// Adds a message that is whole.
@@ -110,6 +116,7 @@ impl Story {
         }
         if let Some(open) = &mut self.open {
             open.add(text);
+            open.till = event.seq;
         }
         if out.listens() {
             match &mut out.held {
@@ -131,6 +138,7 @@ impl Story {
         // A turn of which nothing came is not told; a tool that it wants used may follow.
         let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
         open.take(&taken.model, taken.used);
+        open.till = event.seq;
         if self.model.is_empty() {
             self.model.clone_from(&taken.model);
         }
@@ -199,7 +207,14 @@ impl Story {
         let Some(mut open) = self.open.take() else { return };
         let json = open.end(stop, out);
         let role = Role::Assistant { calls: open.calls };
-        self.conversation.push(Entry { seq: open.since, part: 0, at: open.at, role, json: json.clone() });
+        self.conversation.push(Entry {
+            seq: open.since,
+            part: 0,
+            till: open.till,
+            at: open.at,
+            role,
+            json: json.clone(),
+        });
         self.turn.message = Some(json);
         self.turn.entry = Some((open.since, 0));
         self.end_turn(out);
@@ -220,7 +235,8 @@ impl Story {
 
     fn hear(&mut self, event: &Event, text: &str, images: &[Image], out: &mut Out) {
         let json = user_message(text, images, event.at);
-        self.add(Entry { seq: event.seq, part: 0, at: event.at, role: Role::User, json }, out);
+        let (seq, at) = (event.seq, event.at);
+        self.add(Entry { seq, part: 0, till: seq, at, role: Role::User, json }, out);
     }
 
     /// Says of the calls that were not begun that they will not be.
@@ -316,7 +332,7 @@ impl ToolResult<'_> {
                 .number("timestamp", at.0)
                 .end();
         });
-        Entry { seq, part, at, role: Role::ToolResult, json }
+        Entry { seq, part, till: seq, at, role: Role::ToolResult, json }
     }
 }
 

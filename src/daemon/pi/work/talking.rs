@@ -11,7 +11,7 @@ use crate::daemon::mint;
 use crate::daemon::pi::desk::{Answered, Failure};
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Command, Decide, Prompt, Steer};
-use crate::kernel::event::{Budget, Decision, Image, Lasting};
+use crate::kernel::event::{Budget, Decision, Lasting};
 use crate::kernel::id::{Fingerprint, GateId};
 use crate::kernel::refusal::Refusal;
 use crate::provider::breaker::State;
@@ -96,7 +96,7 @@ impl Job {
         let steer = Steer {
             message: mint::message(),
             text: words.message.clone(),
-            images: images(words),
+            images: words.images.clone(),
             fingerprint: fingerprint(words),
         };
         match self.ask(seat, Command::Steer(Box::new(steer))).await {
@@ -127,7 +127,7 @@ fn prompt(words: &Words) -> Prompt {
         run: mint::run(),
         message: mint::message(),
         text: words.message.clone(),
-        images: images(words),
+        images: words.images.clone(),
         criteria: Vec::new(),
         time_limit: None,
         budget: Budget::default(),
@@ -136,14 +136,6 @@ fn prompt(words: &Words) -> Prompt {
         needs_environment: false,
         fingerprint: fingerprint(words),
     }
-}
-
-fn images(words: &Words) -> Vec<Image> {
-    let image = |picture: &crate::adapter::pi::ask::Picture| Image {
-        mime: picture.mime.clone(),
-        data: picture.data.clone(),
-    };
-    words.images.iter().map(image).collect()
 }
 
 fn fingerprint(words: &Words) -> Fingerprint {
