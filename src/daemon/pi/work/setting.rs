@@ -82,12 +82,13 @@ impl Job {
 
     pub(super) async fn abort_retry(&self) -> Result {
         let seat = self.seat().await?;
-        let version = match self.ask(&seat, Command::StopRetry).await {
-            Ok(Answered { version, .. }) => version,
-            // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => self.touch(&seat).await?,
+        match self.ask(&seat, Command::StopRetry).await {
+            // Where there is nothing to stop, it is as was wanted. What is stopped ends by itself, so that the success is
+            // counted here either way.
+            Ok(_) | Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {}
             Err(failure) => return Err(failure),
-        };
+        }
+        let version = self.touch(&seat).await?;
         Ok(Done::at(encode::nothing(), version))
     }
 

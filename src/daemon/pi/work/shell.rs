@@ -44,12 +44,13 @@ impl Job {
 
     pub(super) async fn abort_bash(&self) -> Result {
         let seat = self.seat().await?;
-        let version = match self.ask(&seat, Command::StopAside { call: None }).await {
-            Ok(Answered { version, .. }) => version,
-            // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoAside)) => self.touch(&seat).await?,
+        match self.ask(&seat, Command::StopAside { call: None }).await {
+            // Where there is nothing to stop, it is as was wanted. What is stopped ends by itself, so that the success is
+            // counted here either way.
+            Ok(_) | Err(Failure::Refused(Refusal::NoAside)) => {}
             Err(failure) => return Err(failure),
-        };
+        }
+        let version = self.touch(&seat).await?;
         Ok(Done::at(encode::nothing(), version))
     }
 }
