@@ -121,6 +121,11 @@ impl Screen {
     pub fn new(look: impl Fn(&str, &str) -> Screened + Send + Sync + 'static) -> Self {
         Self(Box::new(look))
     }
+
+    /// Looks at a step.
+    pub fn look(&self, tool: &str, args: &str) -> Screened {
+        (self.0)(tool, args)
+    }
 }
 
 impl fmt::Debug for Screen {
@@ -215,7 +220,7 @@ impl Reports {
         purpose: Purpose,
         question: Option<Question>,
     ) -> Result<(), Gone> {
-        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| (screen.0)(tool, &args));
+        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| screen.look(tool, &args));
         let question = match screened {
             Screened::Free => question,
             Screened::Ask(asked) => question.or(Some(*asked)),

@@ -140,7 +140,7 @@ impl Work {
         let rules = self.world.house.rules_in(&cwd).map_err(unreadable)?;
         let environment = memory.environment(run);
         let home = environment.as_ref().and_then(|environment| environment.variables().get("HOME"));
-        Ok(deciding::screen(&rules, turn, &cwd, home.map(Path::new)))
+        Ok(deciding::screen(&rules, &turn.rules, &cwd, home.map(Path::new)))
     }
 
     /// Intends the tool call of an acceptance check.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Done, Job, Result};
 use crate::adapter::pi::ask::{Direction, Thinking};
 use crate::adapter::pi::encode::{self, ModelRow};
-use crate::daemon::pi::desk::{Answered, Failure};
+use crate::daemon::pi::desk::Failure;
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::Command;
 use crate::kernel::event::Adjustment;
@@ -83,13 +83,12 @@ impl Job {
     pub(super) async fn abort_retry(&self) -> Result {
         let seat = self.seat().await?;
         match self.ask(&seat, Command::StopRetry).await {
-            // Where there is nothing to stop, it is as was wanted. What is stopped ends by itself, so that the success is
-            // counted here either way.
+            // Where there is nothing to stop, that is what was wanted.
             Ok(_) | Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {}
             Err(failure) => return Err(failure),
         }
-        let version = self.touch(&seat).await?;
-        Ok(Done::at(encode::nothing(), version))
+        // To stop one leaves no trace by itself: the run tells of it later.
+        Ok(Done::at(encode::nothing(), self.touch(&seat).await?))
     }
 
     async fn adjust_model(&self, seat: &Arc<Seat>, row: &ModelRow) -> Result<u64> {

@@ -1,25 +1,28 @@
 //! Shell commands of the user: beside any run, behind the walls of the session, and never twice.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Done, Job, Result};
 use crate::adapter::pi::ask::Telling;
 use crate::adapter::pi::encode::{self, BashResult};
 use crate::adapter::pi::text;
+use crate::daemon::lane;
 use crate::daemon::mint;
 use crate::daemon::pi::bureau::Bureau;
 use crate::daemon::pi::connection::Peer;
-use crate::daemon::pi::desk::{Answered, Failure};
+use crate::daemon::pi::desk::Failure;
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Aside, Command};
-use crate::kernel::event::{Ending, Settlement};
 use crate::kernel::id::{CallId, Json};
 use crate::kernel::refusal::Refusal;
+use crate::provider::Screened;
 use crate::sandbox::tools;
 
 impl Job {
     pub(super) async fn bash(&self, command: &str, telling: Telling) -> Result {
         let seat = self.seat().await?;
+        self.hold_against_rules(&seat, command).await?;
         if !self.bureau.breaker().admits(seat.session(), self.bureau.now()) {
             return Err(Failure::said(text::BASH_CIRCUIT_OPEN));
         }
@@ -39,19 +42,34 @@ impl Job {
             return Err(Failure::said(text::session_not_found(seat.session().as_str())));
         };
         let version = self.touch(&seat).await?;
-        Ok(Done::at(encode::bash(&result(settlement)), version))
+        Ok(Done::at(encode::bash(&BashResult::of(&settlement)), version))
+    }
+
+    /// Refuses a command that a rule denies, and one that a rule asks about: nobody can be asked beside a run.
+    async fn hold_against_rules(&self, seat: &Arc<Seat>, command: &str) -> Result<()> {
+        let (snapshot, _) = self.describe(seat).await?;
+        let cwd = Path::new(&snapshot.opening.cwd);
+        let rules = self.bureau.server().hub().world().house.rules_in(cwd);
+        let rules =
+            rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
+        let Some(screen) = lane::screen(&rules, &[], cwd, Some(self.bureau.home())) else { return Ok(()) };
+        let args = serde_json::json!({ "command": command }).to_string();
+        match screen.look(tools::EXEC, &args) {
+            Screened::Free => Ok(()),
+            Screened::Refuse(fault) => Err(Failure::said(fault.message)),
+            Screened::Ask(_) => Err(Failure::said(ASKED)),
+        }
     }
 
     pub(super) async fn abort_bash(&self) -> Result {
         let seat = self.seat().await?;
         match self.ask(&seat, Command::StopAside { call: None }).await {
-            // Where there is nothing to stop, it is as was wanted. What is stopped ends by itself, so that the success is
-            // counted here either way.
+            // Where there is nothing to stop, that is what was wanted.
             Ok(_) | Err(Failure::Refused(Refusal::NoAside)) => {}
             Err(failure) => return Err(failure),
         }
-        let version = self.touch(&seat).await?;
-        Ok(Done::at(encode::nothing(), version))
+        // To stop one leaves no trace by itself: what is stopped settles later.
+        Ok(Done::at(encode::nothing(), self.touch(&seat).await?))
     }
 }
 
@@ -89,11 +107,5 @@ impl Drop for Watch {
     }
 }
 
-fn result(settlement: Settlement) -> BashResult {
-    let cancelled = settlement.ending == Ending::Cut;
-    let output = match settlement.fault {
-        Some(fault) if settlement.text.is_empty() => fault.message,
-        Some(_) | None => settlement.text,
-    };
-    BashResult { exit_code: settlement.exit_code, output, cancelled }
-}
+/// A command that a rule asks about.
+const ASKED: &str = "a rule asks about this command; send it as a prompt, which can wait for an answer";
