@@ -46,24 +46,40 @@ macro_rules! transcripts {
     };
 }
 
+#[path = "pi/circuits.rs"]
+mod circuits;
 #[path = "pi/depends.rs"]
 mod depends;
 #[path = "pi/discovery.rs"]
 mod discovery;
 #[path = "pi/envelope.rs"]
 mod envelope;
+#[path = "pi/files.rs"]
+mod files;
 #[path = "pi/lifecycle.rs"]
 mod lifecycle;
 #[path = "pi/limits.rs"]
 mod limits;
 #[path = "pi/managing.rs"]
 mod managing;
+#[path = "pi/moving.rs"]
+mod moving;
+#[path = "pi/questions.rs"]
+mod questions;
 #[path = "pi/replay.rs"]
 mod replay;
+#[path = "pi/restarts.rs"]
+mod restarts;
 #[path = "pi/server.rs"]
 mod server;
+#[path = "pi/shared.rs"]
+mod shared;
 #[path = "pi/shell.rs"]
 mod shell;
+#[path = "pi/stories.rs"]
+mod stories;
+#[path = "pi/summing.rs"]
+mod summing;
 #[path = "pi/talking.rs"]
 mod talking;
 #[path = "pi/timeouts.rs"]

@@ -128,10 +128,11 @@ fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
             assert_eq!(version, 0, "{answer}");
             continue;
         }
-        let others = sent
-            .iter()
-            .enumerate()
-            .filter(|(other, with)| *other != number && with.command["sessionId"] == *session);
+        let names = |with: &Sent| {
+            let answer = answer_of(&with.command).map_or(&Value::Null, |(_, answer)| answer);
+            with.command["sessionId"] == *session || answer["data"]["sessionId"] == *session
+        };
+        let others = sent.iter().enumerate().filter(|(other, with)| *other != number && names(with));
         let beside = others.clone().any(|(other, with)| match answer_of(&with.command) {
             Some((done, _)) => !(done < *at || (other > number && with.at > answered)),
             None => with.at <= answered,

@@ -65,6 +65,8 @@ transcripts! {
         > abort_bash @s #a
         ok #a {"data":"$none"}
         ok #b {"data":{"exitCode":null,"output":"$~begun","cancelled":true}}
+        > get_state @s
+        ok {"sessionVersion":2}
         > get_messages @s
         ok {"data":{"messages":[{"role":"bashExecution","cancelled":true}]}}
     "#

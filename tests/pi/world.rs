@@ -112,7 +112,10 @@ pub(crate) fn reply(value: &Value) -> Reply {
         Value::Object(_) => {
             if let Some(status) = value["status"].as_u64() {
                 let body = value["body"].as_str().unwrap_or("{}");
-                return Reply::status(u16::try_from(status).expect("a status"), body);
+                let reply = Reply::status(u16::try_from(status).expect("a status"), body);
+                let later = value["retry-after"].as_str();
+                return later
+                    .map_or_else(|| reply.clone(), |later| reply.clone().header("retry-after", later));
             }
             if value["never"] == true {
                 return Reply::Never;
