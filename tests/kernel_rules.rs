@@ -2,6 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a scenario looks at what it checks and at nothing else")]
 
+#[path = "kernel_rules/beside.rs"]
+mod beside;
 #[path = "kernel_rules/scene.rs"]
 mod scene;
 

@@ -18,6 +18,7 @@ mod delete;
 mod doctor;
 mod end;
 mod exit;
+mod form;
 mod holdings;
 mod ids;
 mod input;

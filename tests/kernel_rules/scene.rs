@@ -17,6 +17,10 @@ pub(crate) struct Scene {
     /// What the next question offers to remember, and what a no to it means.
     pub(crate) remember: Option<String>,
     pub(crate) denial: Denial,
+    /// What is to be filled in at the next question.
+    pub(crate) form: Option<Json>,
+    /// The tools that were used for the user.
+    pub(crate) asides: Vec<String>,
     /// What was remembered for the repository.
     pub(crate) kept: Vec<String>,
     /// What the provider was told may go ahead, with its last turn.
@@ -38,6 +42,8 @@ impl Scene {
             gate: GateId::new("none"),
             remember: None,
             denial: Denial::Ends,
+            form: None,
+            asides: Vec::new(),
             kept: Vec::new(),
             granted: Vec::new(),
         };
@@ -66,6 +72,7 @@ impl Scene {
                 Effect::Reply(_, answer, _) => reply = Some(answer),
                 Effect::ShowTo(_, private) => self.private.push(private),
                 Effect::Execute { .. } => self.executed += 1,
+                Effect::Aside(intention) => self.asides.push(intention.call.as_str().to_owned()),
                 Effect::Turn(turn) => {
                     self.turns += 1;
                     self.granted = turn.granted;
@@ -137,7 +144,7 @@ impl Scene {
             remember: self.remember.clone(),
             digest: Some("digest".into()),
             denial: self.denial,
-            form: None,
+            form: self.form.clone(),
             millis: None,
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };

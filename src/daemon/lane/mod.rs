@@ -29,10 +29,12 @@ use super::hub::Hub;
 use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
+use crate::agent::inquiry;
 use crate::journal::{Batch, CommitError, Create, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
 use crate::kernel::effect::{Report, Ticket};
 use crate::kernel::id::SessionId;
+use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
 use crate::provider::{Reported, Whose};
 use batch::{After, Answered, Checkpoints, Drops, Gathering};
@@ -279,6 +281,10 @@ impl Lane {
 
     fn asked_and_taken(&mut self, asked: Asked) {
         let Asked { caller, command, if_version, respond, outbox, environment } = asked;
+        if self.is_misfit(&command) {
+            let version = self.session.state().version;
+            return respond.answer(Ok(Told { reply: Err(Refusal::UnknownAnswer), version }));
+        }
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
@@ -298,6 +304,14 @@ impl Lane {
         if outbox.is_closed() {
             self.gone(outbox.id());
         }
+    }
+
+    /// Tells whether what is filled in somewhere is no answer to what was asked there.
+    fn is_misfit(&self, command: &Command) -> bool {
+        let Command::Decide(vote) = command else { return false };
+        let gate = self.session.state().gates.get(&vote.gate);
+        let form = gate.and_then(|gate| gate.question.form.as_ref());
+        form.zip(vote.answer.as_ref()).is_some_and(|(form, answer)| !inquiry::fits(form, answer))
     }
 
     fn report(&mut self, reported: Reported) {

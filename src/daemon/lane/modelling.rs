@@ -25,7 +25,7 @@ use crate::agent::context::Results;
 use crate::agent::price;
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
-use crate::agent::{Breach, Context, RAISE_BUDGET, Taking, grouping};
+use crate::agent::{Breach, Context, RAISE_BUDGET, Taking, grouping, inquiry};
 use crate::config::file::ConfigError;
 use crate::config::sandbox::SandboxChoice;
 use crate::daemon::models::Rules;
@@ -261,7 +261,12 @@ impl Table {
                 return self.reports.refuse(tool, call.args.as_str().to_owned(), forgotten()).await;
             }
         };
-        match self.question(tool, &args).await {
+        let question = if tool == inquiry::ASK_USER {
+            inquiry::question(&args).map(Some)
+        } else {
+            self.question(tool, &args).await
+        };
+        match question {
             Ok(question) => self.reports.call(tool, args, Purpose::Work, question).await,
             // It must not be tried unasked: what cannot succeed now might in the next moment.
             Err(fault) => self.reports.refuse(tool, args, fault).await,
@@ -310,7 +315,7 @@ impl Table {
             description: tool.description.to_owned(),
             schema: tool.schema,
         };
-        tools::catalogue(self.bench.network).into_iter().map(spec).collect()
+        tools::catalogue(self.bench.network).into_iter().map(spec).chain([inquiry::tool()]).collect()
     }
 }
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
-use tracing::{error, warn};
+use tracing::error;
 
 use super::archive;
 use super::breaker::Breaker;
+use super::chores;
 use super::connection::Peer;
 use super::crowd::{Crowd, Mailbox};
 use super::figures::Figures;
@@ -119,9 +119,9 @@ impl Bureau {
                 bureau.perform(&mut inner, effect);
             }
         }
-        tokio::spawn(wake(Arc::clone(&bureau)));
-        tokio::spawn(forget_deleted(Arc::clone(&bureau)));
-        tokio::spawn(announce_the_end(Arc::clone(&bureau)));
+        tokio::spawn(chores::wake(Arc::clone(&bureau)));
+        tokio::spawn(chores::forget_deleted(Arc::clone(&bureau)));
+        tokio::spawn(chores::announce_the_end(Arc::clone(&bureau)));
         Ok(bureau)
     }
 
@@ -177,6 +177,23 @@ impl Bureau {
     /// Returns how many are connected.
     pub(super) fn connected(&self) -> usize {
         self.crowd.len()
+    }
+
+    /// Returns when the book wants to be woken, and goes by it.
+    pub(super) fn next_deadline(&self) -> Option<Now> {
+        let mut inner = self.lock();
+        inner.armed = inner.book.next_deadline();
+        inner.armed
+    }
+
+    /// Waits until the book wants to be woken earlier than was said.
+    pub(super) async fn sooner(&self) {
+        self.sooner.notified().await;
+    }
+
+    /// Says something to everybody.
+    pub(super) fn tell_all(&self, line: &Bytes) {
+        self.crowd.tell(line);
     }
 
     /// Looks at the book.
@@ -242,7 +259,8 @@ impl Bureau {
         self.apply(&mut inner, Input::Submit(Box::new(submission)));
     }
 
-    fn input(self: &Arc<Self>, input: Input) {
+    /// Tells the book something, and does what follows.
+    pub(super) fn input(self: &Arc<Self>, input: Input) {
         let mut inner = self.lock();
         self.apply(&mut inner, input);
     }
@@ -429,48 +447,4 @@ fn submission(ticket: Ticket, asked: &Asked, name: Name) -> Submission {
         counting: Counting::Counted,
         spell: spelling::fault,
     }
-}
-
-/// Wakes the book when it wants to be.
-async fn wake(bureau: Arc<Bureau>) {
-    let clock = bureau.server.hub().world().clock;
-    loop {
-        let next = {
-            let mut inner = bureau.lock();
-            inner.armed = inner.book.next_deadline();
-            inner.armed
-        };
-        tokio::select! {
-            () = clock.sleep_until(next) => bureau.input(Input::Deadline),
-            () = bureau.sooner.notified() => {}
-            () = bureau.parting() => return,
-        }
-    }
-}
-
-/// Forgets what was answered about sessions that are deleted, and tells everybody that they are gone.
-async fn forget_deleted(bureau: Arc<Bureau>) {
-    let mut deleted = bureau.server.hub().world().deleted.subscribe();
-    loop {
-        match deleted.recv().await {
-            Ok(session) => {
-                bureau.input(Input::Erased(session.clone()));
-                bureau.breaker.forget(&session);
-                if bureau.seats.remove(&session).is_some() {
-                    bureau.crowd.tell(&encode::session_deleted(&session));
-                }
-            }
-            Err(RecvError::Lagged(missed)) => warn!(missed, "deleted sessions are remembered longer"),
-            Err(RecvError::Closed) => return,
-        }
-    }
-}
-
-/// Tells everybody when the daemon is asked to stop, and takes nothing more.
-async fn announce_the_end(bureau: Arc<Bureau>) {
-    let world = bureau.server.hub().world();
-    world.draining.wait().await;
-    let grace = u64::try_from(world.limits.grace.as_millis()).unwrap_or(u64::MAX);
-    bureau.crowd.tell(&encode::server_shutdown("graceful_shutdown", Some(grace)));
-    bureau.input(Input::ShuttingDown);
 }

@@ -7,6 +7,7 @@
 mod archive;
 mod breaker;
 mod bureau;
+mod chores;
 mod connection;
 mod crowd;
 mod desk;

@@ -110,6 +110,11 @@ impl Conversation {
         self.summarised(kept_from, tokens_before, compaction.summary.clone())
     }
 
+    /// Learns of the first event that there is; nothing before it can be told.
+    pub(super) fn begin(&mut self, first: Seq) {
+        self.base = self.base.max(first);
+    }
+
     /// Goes back to how it was after an event.
     pub(super) fn branch(&mut self, until: Seq, from: Seq) {
         // What was not whole by then was not said.

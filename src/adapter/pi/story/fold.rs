@@ -13,6 +13,9 @@ use crate::kernel::id::{MessageId, Seq};
 impl Story {
     /// Adds one event.
     pub(super) fn fold(&mut self, event: &Event, out: &mut Out) {
+        if self.last_seq == Seq::ZERO {
+            self.conversation.begin(event.seq);
+        }
         self.last_seq = event.seq;
         if !self.goes_on(event, out) {
             self.release(out);

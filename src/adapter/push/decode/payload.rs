@@ -247,7 +247,7 @@ impl Reader<'_, '_> {
         let mut images = Vec::new();
         let mut bytes = 0;
         for item in self.fields.objects("images", self.limits.images)? {
-            let mime = item.text("mimeType", self.name())?;
+            let mime = item.text("mimeType", self.id())?;
             if !IMAGE_TYPES.contains(&mime.as_str()) {
                 let allowed = "\"image/png\", \"image/jpeg\", \"image/gif\" or \"image/webp\"";
                 return Err(item.fault("mimeType", Fault::Word { allowed }));
