@@ -220,7 +220,9 @@ impl Stage {
             heard.into_iter().zip(&mut of_life).for_each(|(heard, life)| life.push(heard));
         }
         let book = lock(&self.crowd.book);
-        let mut model = Model::new(asks(book.sent.iter().map(|sent| &sent.command)));
+        let cut = book.sent.iter().filter(|sent| sent.life + 1 < lives && sent.fate == Fate::Lost);
+        let cut = cut.map(|sent| sent.command.envelope()).collect();
+        let mut model = Model::new(asks(book.sent.iter().map(|sent| &sent.command)), cut);
         for (number, (watched, others)) in self.watched.iter().zip(&of_life).enumerate() {
             if number > 0 {
                 model.restart();

@@ -4,7 +4,7 @@
 //! was heard: the order in which commands were admitted, began and ended is taken from there, and everything that follows
 //! from it is compared. What a command does is not judged here.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::command::{Asks, Envelope, looks, overtakes};
 use crate::trace::{Outcome, Step, Told};
@@ -73,6 +73,8 @@ enum Due {
 pub(crate) struct Model {
     /// What is asked under an envelope.
     asks: BTreeMap<Envelope, Asks>,
+    /// What was sent to a daemon that died, and not answered.
+    cut: BTreeSet<Envelope>,
     pub(crate) known: Vec<Known>,
     pub(crate) ended: Vec<Ended>,
     ids: BTreeMap<String, Number>,
@@ -82,6 +84,8 @@ pub(crate) struct Model {
     lanes: BTreeMap<Option<String>, Lane>,
     told: usize,
     life: usize,
+    /// When the daemon was killed last.
+    killed: usize,
     /// How often an admission was heard of, by envelope and life.
     pub(crate) admitted: BTreeMap<(usize, Envelope), usize>,
 }
@@ -94,8 +98,8 @@ struct Lane {
 }
 
 impl Model {
-    pub(crate) fn new(asks: BTreeMap<Envelope, Asks>) -> Self {
-        Self { asks, ..Self::default() }
+    pub(crate) fn new(asks: BTreeMap<Envelope, Asks>, cut: BTreeSet<Envelope>) -> Self {
+        Self { asks, cut, ..Self::default() }
     }
 
     /// Walks along a life of the daemon.
@@ -124,12 +128,15 @@ impl Model {
             .as_ref()
             .and_then(|key| self.keys.get(&(envelope.session.clone(), key.clone())).copied());
         let by_id = envelope.id.as_ref().and_then(|id| self.ids.get(id)).copied();
+        let first_new = self.known.len();
         let found = self.settle_doubt(told, &asks, [by_key, by_id], then);
+        let found = found.or_else(|| self.never_heard_of(told, &asks, then));
         let due = match found {
             None => Due::Own(self.admit(told, asks)),
             Some((of, _)) if self.known[of].asks == asks => {
-                let fresh_id = envelope.id.as_ref().filter(|_| !self.is_there(by_id));
-                let fresh_key = envelope.key.as_ref().filter(|_| !self.is_there(by_key));
+                let is_new = |number| of < first_new && !self.is_there(number);
+                let fresh_id = envelope.id.as_ref().filter(|_| is_new(by_id));
+                let fresh_key = envelope.key.as_ref().filter(|_| is_new(by_key));
                 let leader = self.known[of].leader;
                 let own = (fresh_id.is_some() || fresh_key.is_some()).then(|| {
                     let (id, key) = (fresh_id.cloned(), fresh_key.cloned());
@@ -172,6 +179,17 @@ impl Model {
             }
             (self.known[number].certainty == Certainty::Sure).then_some((number, word))
         })
+    }
+
+    /// Finds what a daemon wrote down that died before anybody heard of it.
+    fn never_heard_of(&mut self, told: &Told, asks: &Asks, then: &[Told]) -> Option<(Number, &'static str)> {
+        if self.life == 0 || !self.cut.contains(&told.envelope) || !was_known(told, true, then) {
+            return None;
+        }
+        let (life, started) = (self.life - 1, Some(self.killed));
+        let known = Known { life, started, ..self.stranger(told, asks.clone()) };
+        let (id, key) = (told.envelope.id.clone(), told.envelope.key.clone());
+        Some((self.enter(known, id, key), "id"))
     }
 
     fn stranger(&self, told: &Told, asks: Asks) -> Known {
@@ -372,6 +390,7 @@ impl Model {
         }
         self.lanes.clear();
         self.life += 1;
+        self.killed = self.told;
     }
 }
 

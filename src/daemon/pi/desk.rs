@@ -8,6 +8,7 @@ use super::bureau::Bureau;
 use super::connection::Peer;
 use super::files;
 use super::seat::Seat;
+use super::seats::Sitting;
 use crate::adapter::pi::text;
 use crate::daemon::lane::{Asked, LaneOver, Respond, Told, Trouble};
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
@@ -51,11 +52,7 @@ pub(super) struct Answered {
 
 impl Bureau {
     /// Returns the protocol's place at a session that takes messages.
-    pub(super) async fn seat(
-        self: &Arc<Self>,
-        session: &SessionId,
-        peer: &Peer,
-    ) -> Result<Arc<Seat>, Failure> {
+    pub(super) async fn seat(self: &Arc<Self>, session: &SessionId, peer: &Peer) -> Result<Sitting, Failure> {
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
@@ -71,8 +68,9 @@ impl Bureau {
         };
         match open {
             Ok(Openness::Open) => {
+                let sitting = Sitting::new(&seat);
                 self.settle_in(&seat);
-                Ok(seat)
+                Ok(sitting)
             }
             Ok(Openness::Ended) => {
                 self.give_up(&seat).await;

@@ -40,6 +40,8 @@ pub(super) struct Seat {
 struct Inner {
     story: Story,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
+    /// How many commands are at work here.
+    sitting: usize,
     /// How the user's commands ended that somebody waits for.
     asides: BTreeMap<CallId, Option<Settlement>>,
     /// How the last summary that was asked for ended.
@@ -63,6 +65,7 @@ impl Seat {
         let inner = Inner {
             story: Story::default(),
             subscribers: BTreeMap::new(),
+            sitting: 0,
             asides: BTreeMap::new(),
             compaction: None,
             gone: false,
@@ -102,8 +105,20 @@ impl Seat {
         !inner.subscribers.is_empty()
     }
 
-    pub(super) fn has_subscribers(&self) -> bool {
-        !self.lock().subscribers.is_empty()
+    /// Says that a command is at work here.
+    pub(super) fn sit_down(&self) {
+        self.lock().sitting += 1;
+    }
+
+    /// Says that it is not any more.
+    pub(super) fn stand_up(&self) {
+        self.lock().sitting -= 1;
+    }
+
+    /// Tells whether somebody listens or a command is at work here.
+    pub(super) fn is_needed(&self) -> bool {
+        let inner = self.lock();
+        inner.sitting > 0 || !inner.subscribers.is_empty()
     }
 
     /// Looks at the story.
@@ -114,7 +129,7 @@ impl Seat {
     /// Waits until the story knows of the event `seq`, or will never.
     pub(super) async fn heard(&self, seq: Seq) {
         let mut heard = self.heard.subscribe();
-        let _ = heard.wait_for(|heard| *heard >= seq || self.is_gone()).await;
+        let _ = heard.wait_for(|heard| *heard >= seq || self.is_over()).await;
     }
 
     /// Waits until the story has come to a point, or never will.
@@ -122,7 +137,7 @@ impl Seat {
         let mut heard = self.heard.subscribe();
         let reached = || {
             let inner = self.lock();
-            inner.gone || point(&inner.story)
+            inner.gone || self.outbox.is_closed() || point(&inner.story)
         };
         let _ = heard.wait_for(|_| reached()).await;
     }
@@ -145,6 +160,11 @@ impl Seat {
         self.lock().gone
     }
 
+    /// Tells whether nothing more is heard here.
+    fn is_over(&self) -> bool {
+        self.is_gone() || self.outbox.is_closed()
+    }
+
     /// Remembers how a command of the user ends, for [`Seat::aside`].
     pub(super) fn expect(&self, call: CallId) {
         self.lock().asides.insert(call, None);
@@ -156,7 +176,8 @@ impl Seat {
         loop {
             {
                 let mut inner = self.lock();
-                if inner.asides.get(call).is_none_or(Option::is_some) || inner.gone {
+                let over = inner.gone || self.outbox.is_closed();
+                if inner.asides.get(call).is_none_or(Option::is_some) || over {
                     return inner.asides.remove(call).flatten();
                 }
             }
@@ -178,7 +199,7 @@ impl Seat {
                 if let Some((_, how)) = inner.compaction.as_ref().filter(|(ended, _)| *ended > began) {
                     return Some(how.clone());
                 }
-                if inner.gone {
+                if inner.gone || self.outbox.is_closed() {
                     return None;
                 }
             }

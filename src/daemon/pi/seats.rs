@@ -1,6 +1,7 @@
 //! The places that the protocol has at sessions: one a session, as long as somebody needs it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::seat::Seat;
@@ -15,8 +16,8 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    pub(super) fn get(&self, session: &SessionId) -> Option<Arc<Seat>> {
-        self.lock().get(session).filter(|seat| !seat.is_gone()).cloned()
+    pub(super) fn get(&self, session: &SessionId) -> Option<Sitting> {
+        self.lock().get(session).filter(|seat| !seat.is_gone()).map(Sitting::new)
     }
 
     pub(super) fn put(&self, seat: Arc<Seat>) {
@@ -28,13 +29,15 @@ impl Seats {
         self.lock().remove(session)
     }
 
-    /// Has a connection that left hear nothing more, and returns the places that nobody listens at any more.
+    /// Has a connection that left hear nothing more, and returns the places that nobody needs any more.
+    ///
+    /// A place at which a command is at work is left to whoever leaves next.
     pub(super) fn unsubscribe(&self, id: u64) -> Vec<Arc<Seat>> {
         let mut taken = self.lock();
         for seat in taken.values() {
             seat.unsubscribe(id);
         }
-        let empty: Vec<_> = taken.values().filter(|seat| !seat.has_subscribers()).cloned().collect();
+        let empty: Vec<_> = taken.values().filter(|seat| !seat.is_needed()).cloned().collect();
         for seat in &empty {
             taken.remove(seat.session());
         }
@@ -57,5 +60,29 @@ impl Seats {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Seat>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place while a command is at work at it: it is not given up, whoever leaves.
+pub(super) struct Sitting(Arc<Seat>);
+
+impl Sitting {
+    pub(super) fn new(seat: &Arc<Seat>) -> Self {
+        seat.sit_down();
+        Self(Arc::clone(seat))
+    }
+}
+
+impl Deref for Sitting {
+    type Target = Arc<Seat>;
+
+    fn deref(&self) -> &Arc<Seat> {
+        &self.0
+    }
+}
+
+impl Drop for Sitting {
+    fn drop(&mut self) {
+        self.0.stand_up();
     }
 }

@@ -23,6 +23,7 @@ use super::connection::Peer;
 use super::crowd::Mailbox;
 use super::desk::{Answered, Failure};
 use super::seat::Seat;
+use super::seats::Sitting;
 use crate::adapter::pi::ask::{Ask, Asked};
 use crate::adapter::pi::encode::{self, Data};
 use crate::adapter::pi::text;
@@ -131,7 +132,7 @@ impl Job {
     }
 
     /// Returns the protocol's place at the session that the command names.
-    async fn seat(&self) -> Result<Arc<Seat>> {
+    async fn seat(&self) -> Result<Sitting> {
         let session = self.session()?;
         self.bureau.seat(session, &self.peer).await.map_err(|failure| match self.asked.if_session_version {
             Some(version) if failure == Failure::said(text::session_not_found(session.as_str())) => {

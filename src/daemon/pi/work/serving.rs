@@ -11,6 +11,7 @@ use crate::daemon::mint;
 use crate::daemon::pi::desk::Answered;
 use crate::daemon::pi::files;
 use crate::daemon::pi::seat::Seat;
+use crate::daemon::pi::seats::Sitting;
 use crate::kernel::command::{Command, Openness};
 use crate::kernel::id::SessionId;
 use crate::kernel::refusal::Refusal;
@@ -148,7 +149,7 @@ impl Job {
     }
 
     /// Opens a session and subscribes the connection to it.
-    pub(super) async fn open(&self, id: &SessionId, cwd: &str, name: Option<String>) -> Result<Arc<Seat>> {
+    pub(super) async fn open(&self, id: &SessionId, cwd: &str, name: Option<String>) -> Result<Sitting> {
         let start = StartSession {
             mode: files::MODE.to_owned(),
             provider: None,
@@ -163,11 +164,18 @@ impl Job {
         };
         let opening = self.bureau.server().begin(id, start).await;
         let opening = opening.map_err(|body| Failure::said(body.message))?;
+        // Who looks for the session at the same time finds this place, and takes none of its own.
+        let _one_at_a_time = self.bureau.seats().taking.lock().await;
         let seat = self.bureau.take_seat(id.clone());
         seat.subscribe(&self.mailbox, self.bureau.now());
-        self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await?;
+        let opened = self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await;
+        if let Err(failure) = opened {
+            seat.leave();
+            return Err(failure);
+        }
+        let sitting = Sitting::new(&seat);
         self.bureau.settle_in(&seat);
-        Ok(seat)
+        Ok(sitting)
     }
 
     /// Stops everything in a session and waits until that is so.
@@ -191,18 +199,27 @@ impl Job {
     }
 
     /// Brings a session that was let go of back, if it is one.
-    pub(super) async fn reopen(&self, id: &SessionId) -> Result<Arc<Seat>> {
+    pub(super) async fn reopen(&self, id: &SessionId) -> Result<Sitting> {
+        let _one_at_a_time = self.bureau.seats().taking.lock().await;
         let seat = self.bureau.take_seat(id.clone());
-        self.bureau.attach_seat(&seat, &self.peer).await?;
-        let (snapshot, _) = self.bureau.describe(&seat, None, &self.peer).await?;
-        if snapshot.open == Openness::Open {
+        if let Err(failure) = self.load(&seat).await {
             self.bureau.give_up(&seat).await;
-            return Err(Failure::said(text::session_exists(id.as_str())));
+            return Err(failure);
         }
-        self.bureau.ask(&seat, Command::Load, None, &self.peer).await?;
         seat.subscribe(&self.mailbox, self.bureau.now());
+        let sitting = Sitting::new(&seat);
         self.bureau.settle_in(&seat);
-        Ok(seat)
+        Ok(sitting)
+    }
+
+    async fn load(&self, seat: &Arc<Seat>) -> Result<()> {
+        self.bureau.attach_seat(seat, &self.peer).await?;
+        let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
+        if snapshot.open == Openness::Open {
+            return Err(Failure::said(text::session_exists(seat.session().as_str())));
+        }
+        self.bureau.ask(seat, Command::Load, None, &self.peer).await?;
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::adapter::pi::ask::Thinking;
 use crate::adapter::pi::encode::{self, FileRow, StoredSession};
 use crate::daemon::pi::files::{self, Minted};
 use crate::daemon::pi::seat::Seat;
+use crate::daemon::pi::seats::Sitting;
 use crate::kernel::command::{Command, Snapshot};
 use crate::kernel::event::{Adjustment, Branch};
 use crate::kernel::id::{Seq, SessionId};
@@ -69,7 +70,7 @@ impl Job {
         Some(path.to_string_lossy().into_owned())
     }
 
-    async fn open_stored(&self, id: &SessionId, stored: &Stored) -> Result<Arc<Seat>> {
+    async fn open_stored(&self, id: &SessionId, stored: &Stored) -> Result<Sitting> {
         let claimed = Path::new(&stored.header.cwd);
         let cwd = if claimed.is_absolute() && claimed.is_dir() { &stored.header.cwd } else { &self.peer.cwd };
         let seat = self.open(id, cwd, stored.name().map(str::to_owned)).await?;

@@ -10,6 +10,7 @@ use crate::adapter::pi::text;
 use crate::daemon::mint;
 use crate::daemon::pi::desk::{Answered, Failure};
 use crate::daemon::pi::seat::Seat;
+use crate::daemon::pi::seats::Sitting;
 use crate::kernel::command::{Command, Decide, Prompt, Steer};
 use crate::kernel::event::{Budget, Decision, Lasting};
 use crate::kernel::id::{Fingerprint, GateId};
@@ -87,7 +88,7 @@ impl Job {
     fn is_asked_elsewhere(&self, gate: &GateId, here: &Arc<Seat>) -> bool {
         let seats = self.bureau.seats();
         let others = seats.sessions().into_iter().filter(|session| session != here.session());
-        let asks = |seat: Arc<Seat>| seat.tell(|story| story.question(gate).is_some());
+        let asks = |seat: Sitting| seat.tell(|story| story.question(gate).is_some());
         others.filter_map(|session| seats.get(&session)).any(asks)
     }
 
