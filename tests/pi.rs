@@ -56,6 +56,8 @@ mod discovery;
 mod envelope;
 #[path = "pi/files.rs"]
 mod files;
+#[path = "pi/forms.rs"]
+mod forms;
 #[path = "pi/lifecycle.rs"]
 mod lifecycle;
 #[path = "pi/limits.rs"]

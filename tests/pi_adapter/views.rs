@@ -72,7 +72,7 @@ fn a_fork_begins_before_a_message_and_forgets_what_came_after() {
     let forks = story.fork_messages();
     let texts: Vec<_> = forks.iter().map(|fork| (fork.entry_id.as_str(), fork.text.as_str())).collect();
     assert_eq!(texts, [("00000002", "first"), ("0000000f", "second")]);
-    let point = ForkPoint { text: "second".into(), until: Seq::new(14), from: Seq::ZERO };
+    let point = ForkPoint { text: "second".into(), until: Seq::new(14), from: Seq::new(1) };
     assert_eq!(story.fork_point("0000000f"), Some(point));
     assert_eq!(story.fork_point("00000003"), None, "only from a message of the user's");
     let mut scene = later(TALK.len());
@@ -150,7 +150,7 @@ fn a_summary_stands_for_what_is_before_it_and_a_fork_brings_that_back() {
     let point = story.fork_point("00000012").unwrap();
     assert_eq!((point.until, point.from), (Seq::new(17), Seq::new(15)), "told as it was at that point");
     let point = story.fork_point("0000000f").unwrap();
-    assert_eq!((point.until, point.from), (Seq::new(14), Seq::ZERO), "before there was a summary");
+    assert_eq!((point.until, point.from), (Seq::new(14), Seq::new(1)), "before there was a summary");
     story.absorb(&scene.event("session_branched", None, json!({ "untilSeq": 14, "fromSeq": 0 })));
     assert_eq!(messages(&story), whole[..5]);
     assert_eq!(story.summary(), None);

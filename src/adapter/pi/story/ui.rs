@@ -53,8 +53,20 @@ pub(super) fn form_of(form: &str) -> Option<(&'static str, Map<String, Value>)> 
     Some((method, fields))
 }
 
-fn ask_form<'a>(mut event: Object<'a>, method: &str, fields: Map<String, Value>, title: &str) -> Object<'a> {
+fn ask_form<'a>(
+    mut event: Object<'a>,
+    method: &str,
+    mut fields: Map<String, Value>,
+    title: &str,
+) -> Object<'a> {
     event = event.text("method", method);
+    // What the tool of models calls fields are questions here.
+    if method == "interview"
+        && !fields.contains_key("questions")
+        && let Some(asked) = fields.remove("fields")
+    {
+        fields.insert("questions".to_owned(), asked);
+    }
     let named = fields.get("title").and_then(Value::as_str).unwrap_or(title);
     event = event.text("title", named);
     for (name, value) in &fields {
