@@ -1,5 +1,7 @@
 //! How a command is treated: whom it waits for, for how long, how its outcome is kept, what it does to the version.
 
+pub use crate::kernel::book::{Keeping, Order};
+
 /// How a command is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nature {
@@ -11,24 +13,6 @@ pub struct Nature {
     pub keeping: Keeping,
     /// What its success does to the session's version.
     pub versioning: Versioning,
-}
-
-/// Whether a command waits behind what runs in its lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// It waits.
-    Waits,
-    /// It never does: it looks, or it is control.
-    Overtakes,
-}
-
-/// How the outcome of a command is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeping {
-    /// It is on disk that the command was taken before it is run.
-    Durable,
-    /// It changes nothing: its outcome is remembered, and may be forgotten by a crash.
-    Light,
 }
 
 /// What the success of a command does to the version of its session.

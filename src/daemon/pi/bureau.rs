@@ -28,14 +28,12 @@ use super::work::{self, Job, Worked};
 use crate::adapter::pi::ask::Asked;
 use crate::adapter::pi::decode::DecodeLimits;
 use crate::adapter::pi::encode::{self, Lifecycle, Response, Step};
-use crate::adapter::pi::{nature, text};
+use crate::adapter::pi::text;
 use crate::daemon::connection::FAREWELL;
 use crate::daemon::mint;
 use crate::daemon::server::Server;
 use crate::journal::{CommitError, Journal, ReadError};
-use crate::kernel::book::{
-    Body, Book, Counting, Effect, Input, Keeping, Name, Order, Outcome, Submission, Ticket,
-};
+use crate::kernel::book::{Body, Book, Counting, Effect, Input, Name, Outcome, Submission, Ticket};
 use crate::kernel::id::ParticipantId;
 use crate::kernel::time::Now;
 use crate::sessionfile::store::Store;
@@ -435,15 +433,9 @@ fn submission(ticket: Ticket, asked: &Asked, name: Name) -> Submission {
         session: asked.session.clone(),
         fingerprint: mint::fingerprint([asked.canonical.as_str()]),
         depends_on: asked.depends_on.iter().map(|id| id.as_str().into()).collect(),
-        order: match nature.order {
-            nature::Order::Waits => Order::Waits,
-            nature::Order::Overtakes => Order::Overtakes,
-        },
+        order: nature.order,
         time_limit: nature.time_limit,
-        keeping: match nature.keeping {
-            nature::Keeping::Durable => Keeping::Durable,
-            nature::Keeping::Light => Keeping::Light,
-        },
+        keeping: nature.keeping,
         counting: Counting::Counted,
         spell: spelling::fault,
     }

@@ -279,91 +279,36 @@ impl Seat {
 impl Inner {
     /// Notes the ends that somebody waits for.
     fn note(&mut self, event: &Event) {
-        match &event.kind {
-            EventKind::CallSettled(settlement) if matches!(settlement.purpose, Purpose::Aside { .. }) => {
-                if let Some(ended) = self.asides.get_mut(&settlement.call) {
-                    *ended = Some((**settlement).clone());
-                }
-            }
-            EventKind::SessionEnded { by } => self.ended = by != SOURCE,
-            EventKind::Loaded { .. } => self.ended = false,
-            EventKind::Compacted(_) => self.compaction = Some((event.seq, Compacted::Done)),
-            EventKind::CompactionOver { ending, message, again: _ } => {
-                let (message, ending) = (message.clone(), *ending);
-                self.compaction = Some((event.seq, Compacted::Failed { message, ending }));
-            }
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::RunStarted(_)
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Steered(_)
-            | EventKind::Status { .. }
-            | EventKind::Thought { .. }
-            | EventKind::Said { .. }
-            | EventKind::SayingDone { .. }
-            | EventKind::TurnTaken(_)
-            | EventKind::CallIntended(_)
-            | EventKind::CallStarted { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::CallSettled(_)
-            | EventKind::GateOpened(_)
-            | EventKind::GateVoted { .. }
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. }
-            | EventKind::Failed { .. }
-            | EventKind::Stopping { .. }
-            | EventKind::RunRecovered { .. }
-            | EventKind::RunEnded(_)
-            | EventKind::Lost { .. }
-            | EventKind::Touched { .. }
-            | EventKind::Adjusted { .. }
-            | EventKind::Branched { .. }
-            | EventKind::CompactionBegan { .. }
-            | EventKind::RetryBegan(_)
-            | EventKind::RetryOver { .. } => {}
+        if let EventKind::CallSettled(settlement) = &event.kind
+            && let Some(ended) = self.asides.get_mut(&settlement.call)
+        {
+            *ended = Some((**settlement).clone());
+        } else if let EventKind::SessionEnded { by } = &event.kind {
+            self.ended = by != SOURCE;
+        } else if let EventKind::Loaded { .. } = &event.kind {
+            self.ended = false;
+        } else if let EventKind::Compacted(_) = &event.kind {
+            self.compaction = Some((event.seq, Compacted::Done));
+        } else if let EventKind::CompactionOver { ending, message, again: _ } = &event.kind {
+            let (message, ending) = (message.clone(), *ending);
+            self.compaction = Some((event.seq, Compacted::Failed { message, ending }));
         }
     }
 }
 
 /// Tells whether an event ends something that is to be found in the session's file.
 fn ends_something(event: &Event) -> bool {
-    match &event.kind {
-        EventKind::CallSettled(settlement) => matches!(settlement.purpose, Purpose::Aside { .. }),
-        EventKind::SessionRenamed { .. }
-        | EventKind::RunEnded(_)
-        | EventKind::Loaded { .. }
-        | EventKind::Adjusted { .. }
-        | EventKind::Branched { .. }
-        | EventKind::Compacted(_) => true,
-        EventKind::SessionOpened(_)
-        | EventKind::SessionEnded { .. }
-        | EventKind::RunStarted(_)
-        | EventKind::MessageQueued(_)
-        | EventKind::MessageUnqueued { .. }
-        | EventKind::Steered(_)
-        | EventKind::Status { .. }
-        | EventKind::Thought { .. }
-        | EventKind::Said { .. }
-        | EventKind::SayingDone { .. }
-        | EventKind::TurnTaken(_)
-        | EventKind::CallIntended(_)
-        | EventKind::CallStarted { .. }
-        | EventKind::CallOutput { .. }
-        | EventKind::GateOpened(_)
-        | EventKind::GateVoted { .. }
-        | EventKind::GateSettled(_)
-        | EventKind::Warned { .. }
-        | EventKind::Failed { .. }
-        | EventKind::Stopping { .. }
-        | EventKind::RunRecovered { .. }
-        | EventKind::Lost { .. }
-        | EventKind::Touched { .. }
-        | EventKind::CompactionBegan { .. }
-        | EventKind::CompactionOver { .. }
-        | EventKind::RetryBegan(_)
-        | EventKind::RetryOver { .. } => false,
-    }
+    let of_the_user = |settlement: &Settlement| matches!(settlement.purpose, Purpose::Aside { .. });
+    matches!(&event.kind, EventKind::CallSettled(settlement) if of_the_user(settlement))
+        || matches!(
+            event.kind,
+            EventKind::SessionRenamed { .. }
+                | EventKind::RunEnded(_)
+                | EventKind::Loaded { .. }
+                | EventKind::Adjusted { .. }
+                | EventKind::Branched { .. }
+                | EventKind::Compacted(_)
+        )
 }
 
 /// A place in the events of a session.
