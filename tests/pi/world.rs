@@ -153,7 +153,7 @@ pub(crate) fn reply(value: &Value) -> Reply {
                 _ => reply,
             }
         }
-        other => panic!("a model does not answer {other}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) => panic!("a model does not answer {value}"),
     }
 }
 
