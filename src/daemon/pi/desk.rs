@@ -56,31 +56,38 @@ impl Bureau {
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
-        let _one_at_a_time = self.seats().taking.lock().await;
+        let turn = self.seats().turn(session);
+        let _one_at_a_time = turn.lock().await;
         if let Some(seat) = self.seats().get(session) {
             return Ok(seat);
         }
         let seat = self.take_seat(session.clone());
-        let attached = self.attach(&seat, Seq::ZERO, peer).await;
-        let open = match attached {
-            Ok(()) => self.describe(&seat, None, peer).await.map(|(snapshot, _)| snapshot.open),
-            Err(failure) => Err(failure),
-        };
-        match open {
-            Ok(Openness::Open) => {
+        match self.listen_in(&seat, peer).await {
+            Ok(()) => {
                 let sitting = Sitting::new(&seat);
                 self.settle_in(&seat);
                 Ok(sitting)
             }
-            Ok(Openness::Ended) => {
-                self.give_up(&seat).await;
-                Err(Failure::Said(text::session_not_found(session.as_str())))
-            }
             Err(failure) => {
-                seat.leave();
+                self.give_up(&seat).await;
                 Err(failure)
             }
         }
+    }
+
+    /// Has a place hear everything that has happened, unless the session takes no more messages.
+    async fn listen_in(&self, seat: &Arc<Seat>, peer: &Peer) -> Result<(), Failure> {
+        let not_found = || Failure::Said(text::session_not_found(seat.session().as_str()));
+        // Of one that has ended nothing needs to be read.
+        if let Answer::Described(found) = self.ask(seat, Command::Describe, None, peer).await?.answer
+            && found.open == Openness::Ended
+        {
+            return Err(not_found());
+        }
+        self.attach(seat, Seq::ZERO, peer).await?;
+        let (snapshot, _) = self.describe(seat, None, peer).await?;
+        // It may have ended meanwhile.
+        if snapshot.open == Openness::Ended { Err(not_found()) } else { Ok(()) }
     }
 
     /// Makes a place that listens once it is attached.

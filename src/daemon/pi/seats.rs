@@ -2,22 +2,37 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::seat::Seat;
 use crate::kernel::id::SessionId;
+
+/// Whose turn it is to take a place.
+pub(super) type Turn = tokio::sync::Mutex<()>;
 
 /// The places at sessions, by session.
 #[derive(Default)]
 pub(super) struct Seats {
     taken: Mutex<BTreeMap<SessionId, Arc<Seat>>>,
-    /// A place is taken once, however many want it.
-    pub(super) taking: tokio::sync::Mutex<()>,
+    /// A place is taken once, however many want it; who takes another does not wait for that.
+    turns: Mutex<BTreeMap<SessionId, Weak<Turn>>>,
 }
 
 impl Seats {
     pub(super) fn get(&self, session: &SessionId) -> Option<Sitting> {
         self.lock().get(session).filter(|seat| !seat.is_gone()).map(Sitting::new)
+    }
+
+    /// Returns what whoever takes a place at a session holds meanwhile.
+    pub(super) fn turn(&self, session: &SessionId) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(session).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(Turn::default());
+        turns.insert(session.clone(), Arc::downgrade(&turn));
+        turn
     }
 
     pub(super) fn put(&self, seat: Arc<Seat>) {

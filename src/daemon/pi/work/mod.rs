@@ -163,6 +163,12 @@ impl Job {
         Ok(self.ask_further(seat, Command::Touch { what }).await?.version)
     }
 
+    /// The same for a success that had nothing to do: the session must still be at the version that the command names.
+    async fn touch_unchanged(&self, seat: &Arc<Seat>) -> Result<u64> {
+        let what = self.asked.kind.name().to_owned();
+        Ok(self.ask(seat, Command::Touch { what }).await?.version)
+    }
+
     /// Asks for a change of the session that has nothing to say.
     async fn change(&self, command: Command) -> Result {
         let seat = self.seat().await?;

@@ -165,7 +165,8 @@ impl Job {
         let opening = self.bureau.server().begin(id, start).await;
         let opening = opening.map_err(|body| Failure::said(body.message))?;
         // Who looks for the session at the same time finds this place, and takes none of its own.
-        let _one_at_a_time = self.bureau.seats().taking.lock().await;
+        let turn = self.bureau.seats().turn(id);
+        let _one_at_a_time = turn.lock().await;
         let seat = self.bureau.take_seat(id.clone());
         seat.subscribe(&self.mailbox, self.bureau.now());
         let opened = self.bureau.ask(&seat, Command::Open(Box::new(opening)), None, &self.peer).await;
@@ -200,7 +201,8 @@ impl Job {
 
     /// Brings a session that was let go of back, if it is one.
     pub(super) async fn reopen(&self, id: &SessionId) -> Result<Sitting> {
-        let _one_at_a_time = self.bureau.seats().taking.lock().await;
+        let turn = self.bureau.seats().turn(id);
+        let _one_at_a_time = turn.lock().await;
         let seat = self.bureau.take_seat(id.clone());
         if let Err(failure) = self.load(&seat).await {
             self.bureau.give_up(&seat).await;

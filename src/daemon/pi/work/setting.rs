@@ -41,7 +41,7 @@ impl Job {
             (None, _) => Some(0),
         };
         let Some(row) = next.and_then(|next| models.get(next)) else {
-            return Ok(Done::at(encode::cycled_model(None), self.touch(&seat).await?));
+            return Ok(Done::at(encode::cycled_model(None), self.touch_unchanged(&seat).await?));
         };
         let version = self.adjust_model(&seat, row).await?;
         Ok(Done::at(encode::cycled_model(Some((row, self.thinking(&snapshot)))), version))
@@ -57,7 +57,7 @@ impl Job {
         let seat = self.seat().await?;
         let (snapshot, _) = self.describe(&seat).await?;
         if !self.session_model(&snapshot).is_some_and(|model| model.reasoning) {
-            return Ok(Done::at(encode::cycled_thinking(None), self.touch(&seat).await?));
+            return Ok(Done::at(encode::cycled_thinking(None), self.touch_unchanged(&seat).await?));
         }
         let current = self.thinking(&snapshot);
         let at = Thinking::ALL.iter().position(|level| *level == current).unwrap_or_default();
@@ -82,13 +82,16 @@ impl Job {
 
     pub(super) async fn abort_retry(&self) -> Result {
         let seat = self.seat().await?;
-        match self.ask(&seat, Command::StopRetry).await {
-            // Where there is nothing to stop, that is what was wanted.
-            Ok(_) | Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {}
+        let version = match self.ask(&seat, Command::StopRetry).await {
+            // To stop one leaves no trace by itself: the run tells of it later.
+            Ok(_) => self.touch(&seat).await?,
+            // There is nothing to stop, which is what was wanted.
+            Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {
+                self.touch_unchanged(&seat).await?
+            }
             Err(failure) => return Err(failure),
-        }
-        // To stop one leaves no trace by itself: the run tells of it later.
-        Ok(Done::at(encode::nothing(), self.touch(&seat).await?))
+        };
+        Ok(Done::at(encode::nothing(), version))
     }
 
     async fn adjust_model(&self, seat: &Arc<Seat>, row: &ModelRow) -> Result<u64> {

@@ -63,13 +63,14 @@ impl Job {
 
     pub(super) async fn abort_bash(&self) -> Result {
         let seat = self.seat().await?;
-        match self.ask(&seat, Command::StopAside { call: None }).await {
-            // Where there is nothing to stop, that is what was wanted.
-            Ok(_) | Err(Failure::Refused(Refusal::NoAside)) => {}
+        let version = match self.ask(&seat, Command::StopAside { call: None }).await {
+            // To stop one leaves no trace by itself: what is stopped settles later.
+            Ok(_) => self.touch(&seat).await?,
+            // There is nothing to stop, which is what was wanted.
+            Err(Failure::Refused(Refusal::NoAside)) => self.touch_unchanged(&seat).await?,
             Err(failure) => return Err(failure),
-        }
-        // To stop one leaves no trace by itself: what is stopped settles later.
-        Ok(Done::at(encode::nothing(), self.touch(&seat).await?))
+        };
+        Ok(Done::at(encode::nothing(), version))
     }
 }
 

@@ -37,7 +37,7 @@ impl Job {
         let version = match self.ask(&seat, Command::StopCompaction).await {
             Ok(Answered { version, .. }) => version,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoCompaction)) => self.touch(&seat).await?,
+            Err(Failure::Refused(Refusal::NoCompaction)) => self.touch_unchanged(&seat).await?,
             Err(failure) => return Err(failure),
         };
         Ok(Done::at(encode::nothing(), version))

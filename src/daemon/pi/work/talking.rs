@@ -54,7 +54,7 @@ impl Job {
         let version = match self.ask(&seat, command).await {
             Ok(Answered { version, .. }) => version,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoActiveRun)) => self.touch(&seat).await?,
+            Err(Failure::Refused(Refusal::NoActiveRun)) => self.touch_unchanged(&seat).await?,
             Err(failure) => return Err(failure),
         };
         Ok(Done::at(encode::nothing(), version))
