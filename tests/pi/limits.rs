@@ -14,6 +14,14 @@ transcripts! {
         ok
     "#
 
+    a_message_of_more_than_ten_megabytes_is_refused_and_the_connection_lives => r#"
+        raw {"type":"health_check","id":"h","filler":"${x*10485760}"}
+        < {"type":"response","id":"$none","command":"unknown","success":false,"error":"$~Message too large"}
+        > get_metrics
+        ok {"data":{"commandsRejected":{"messageSize":1}}}
+        never {"type":"command_accepted","data":{"commandId":"h"}}
+    "#
+
     a_shell_command_that_is_too_long_is_refused => r#"
         > create_session @s
         ok

@@ -249,10 +249,16 @@ impl Stage {
             "kill" => {
                 self.world().daemon.kill();
                 self.restart();
+                self.world().start_again();
+            }
+            "replace" => {
+                self.world().replace();
+                self.restart();
             }
             "again" => {
                 assert!(self.world().daemon.ended().success(), "the daemon did not end well");
                 self.restart();
+                self.world().start_again();
             }
             "cli" => drop(self.world().cli(&rest.split_whitespace().collect::<Vec<_>>())),
             "push" => self.push(first, more),
@@ -287,7 +293,6 @@ impl Stage {
             rules::hold(&side.line.log, &side.line.sent, Alone::No);
         }
         self.push = None;
-        self.world().start_again();
     }
 
     fn client(&mut self) -> &mut Client {

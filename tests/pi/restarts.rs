@@ -22,6 +22,19 @@ transcripts! {
         ok {"data":{"sessionName":"kept"},"sessionVersion":1}
     "#
 
+    push_daemon_restart_keeps_outcomes => r#"
+        config [pi]
+        config enabled = true
+        config listen = "127.0.0.1:0"
+        > create_session @s #c
+        ok {"data":"$made"}
+        replace
+        > create_session @s #c
+        ok {"data":"$made","replayed":true}
+        > get_state @s
+        ok {"sessionVersion":0}
+    "#
+
     an_outcome_is_replayed_after_a_crash => r#"
         > create_session @s #c
         ok

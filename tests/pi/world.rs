@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) model: Option<ModelServer>,
     pub(crate) address: String,
+    /// Whether another daemon has taken the place of the first, which nobody but us ends.
+    replaced: bool,
 }
 
 impl World {
@@ -49,7 +51,7 @@ impl World {
         }
         let variables: Vec<_> = ground.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
         let daemon = Daemon::start_in(home, &variables, &["--pi=127.0.0.1:0"]);
-        let mut world = Self { daemon, model, address: String::new() };
+        let mut world = Self { daemon, model, address: String::new(), replaced: false };
         world.find();
         world
     }
@@ -62,6 +64,14 @@ impl World {
     /// Starts the daemon again; it listens elsewhere now.
     pub(crate) fn start_again(&mut self) {
         self.daemon.revive();
+        self.find();
+    }
+
+    /// Has `push` put another daemon in the place of this one.
+    pub(crate) fn replace(&mut self) {
+        self.replaced = true;
+        self.cli(&["daemon", "restart"]);
+        assert!(self.daemon.ended().success(), "the daemon did not end well");
         self.find();
     }
 
@@ -91,6 +101,15 @@ impl World {
     fn find(&mut self) {
         let status: Value = serde_json::from_str(&self.cli(&["daemon", "status", "--json"])).expect("JSON");
         self.address = status["pi"].as_str().expect("an address").to_owned();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.replaced {
+            // It may be gone already.
+            let _ = self.daemon.command("push").args(["daemon", "stop", "--force"]).output();
+        }
     }
 }
 
@@ -134,9 +153,7 @@ pub(crate) fn reply(value: &Value) -> Reply {
                 _ => reply,
             }
         }
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
-            panic!("a model does not answer {other}")
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => panic!("a model does not answer {value}"),
     }
 }
 
