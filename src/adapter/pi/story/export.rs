@@ -63,7 +63,11 @@ fn message(page: &mut String, entry: &Entry) {
     escape(page, &entry.id());
     page.push_str("\">\n");
     let label = match role.as_str() {
-        "assistant" => format!("{} · {}", text("model"), iso(entry.at)),
+        // Who has no models answers under the provider's name.
+        "assistant" => {
+            let model = Some(text("model")).filter(|model| !model.is_empty());
+            format!("{} · {}", model.unwrap_or_else(|| text("provider")), iso(entry.at))
+        }
         "toolResult" => format!("{} · {}", text("toolName"), iso(entry.at)),
         "bashExecution" => format!("shell · {}", iso(entry.at)),
         "compactionSummary" => format!("summary of what is above · {}", iso(entry.at)),
