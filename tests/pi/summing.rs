@@ -105,7 +105,7 @@ transcripts! {
     what_is_said_during_a_summary_waits_for_it => r#"
         model "First answer"
         model {"never":true}
-        model "Second answer"
+        model [{"say":"I begin"},"stall"]
         > create_session @s
         ok
         > prompt @s {"message":"First question"}
@@ -122,6 +122,8 @@ transcripts! {
         no #c Compaction was aborted
         is #waits {"success":false,"error":"$~Agent is already processing"}
         ev message_start @s {"message":{"role":"user","content":[{"text":"Second question"}]}}
+        > abort @s
+        ok
         ev agent_end @s
     "#
 
