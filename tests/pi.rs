@@ -48,6 +48,8 @@ macro_rules! transcripts {
 
 #[path = "pi/circuits.rs"]
 mod circuits;
+#[path = "pi/coverage.rs"]
+mod coverage;
 #[path = "pi/depends.rs"]
 mod depends;
 #[path = "pi/discovery.rs"]

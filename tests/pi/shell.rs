@@ -94,17 +94,17 @@ transcripts! {
     "#
 
     a_shell_that_keeps_running_out_of_time_is_left_alone => r#"
-        env PUSH_PI_COMMAND_SECONDS=0.3
+        env PUSH_PI_COMMAND_SECONDS=1
         > create_session @s
         ok
         > create_session @t
         ok
         > bash @s #1 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 300ms
+        no Command 'bash' timed out after 1000ms
         > bash @s #2 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 300ms
+        no Command 'bash' timed out after 1000ms
         > bash @s #3 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 300ms
+        no Command 'bash' timed out after 1000ms
         > bash @s #4 {"command":"touch ran"}
         no Bash circuit breaker open
         > health_check
@@ -118,17 +118,17 @@ transcripts! {
     "#
 
     a_command_that_ends_in_time_keeps_the_circuit_closed => r#"
-        env PUSH_PI_COMMAND_SECONDS=1
+        env PUSH_PI_COMMAND_SECONDS=2
         > create_session @s
         ok
         > bash @s #1 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 1000ms
+        no Command 'bash' timed out after 2000ms
         > bash @s #2 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 1000ms
+        no Command 'bash' timed out after 2000ms
         > bash @s #3 {"command":"exit 1"}
         ok {"data":{"exitCode":1}}
         > bash @s #4 {"command":"until [ -e never ]; do sleep 0.01; done"}
-        no Command 'bash' timed out after 1000ms
+        no Command 'bash' timed out after 2000ms
         > bash @s #5 {"command":"true"}
         ok
     "#

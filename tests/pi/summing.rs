@@ -102,9 +102,10 @@ transcripts! {
         no Session nobody not found
     "#
 
-    a_prompt_during_a_summary_is_refused => r#"
+    what_is_said_during_a_summary_waits_for_it => r#"
         model "First answer"
         model {"never":true}
+        model [{"say":"I begin"},"stall"]
         > create_session @s
         ok
         > prompt @s {"message":"First question"}
@@ -112,11 +113,18 @@ transcripts! {
         ev agent_end @s
         > compact @s #c
         ev extension_ui_request @s {"method":"setStatus","key":"compaction","text":"compacting"}
-        > steer @s #p {"message":"now"}
-        is #p {}
-        > abort_compaction @s
-        ok
+        > steer @s #steer {"message":"Second question"}
+        ok #steer
+        > prompt @s #waits {"message":"Third question"}
+        < {"type":"command_accepted","data":{"commandId":"waits"}}
+        > abort_compaction @s #stop
+        ok #stop
         no #c Compaction was aborted
+        is #waits {"success":false,"error":"$~Agent is already processing"}
+        ev message_start @s {"message":{"role":"user","content":[{"text":"Second question"}]}}
+        > abort @s
+        ok
+        ev agent_end @s
     "#
 
     a_conversation_that_gets_long_is_summarised_by_itself => r#"
