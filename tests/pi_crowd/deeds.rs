@@ -89,9 +89,6 @@ fn judge_one(known: &Known, lane: &[&Known], deeds: &mut Deeds) {
     }
     if error == Some(format!("Command '{}' timed out after {COMMAND_MILLIS}ms", asks.kind).as_str()) {
         assert!(is_limited(&asks.kind), "no limit for {known:?}");
-        if !is_slow {
-            println!("too slow: {known:?}");
-        }
         *(if is_slow { &mut deeds.planned_timeouts } else { &mut deeds.other_timeouts }) += 1;
         return;
     }
