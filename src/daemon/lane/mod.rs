@@ -273,7 +273,7 @@ impl Lane {
         if let Some(trouble) = self.refuses(&asked.command) {
             return asked.respond.answer(Err(trouble));
         }
-        if self.is_grounded() && asked.command.change() == Change::Nothing {
+        if self.may_be_held_up() && asked.command.change() == Change::Nothing {
             return self.answer_past(|lane| lane.asked_and_taken(asked));
         }
         self.asked_and_taken(asked);
