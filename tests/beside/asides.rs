@@ -138,9 +138,9 @@ async fn a_command_of_the_user_runs_beside_a_run_and_is_bounded_in_number() {
 async fn a_command_of_the_user_that_a_restart_cut_is_settled_and_never_begun_again() {
     let mut house = House::new();
     let mut guest = house.session().await;
-    let (call, _) = begin(&mut guest, "echo once >> ran; sleep 300", true).await;
+    let (call, _) = begin(&mut guest, "echo once >> ran; touch begun; sleep 300", true).await;
     // What it does to the world is its only sign of life.
-    house.has_made("ran").await;
+    house.has_made("begun").await;
     let id = guest.id();
     drop(guest);
     house.restart().await;
