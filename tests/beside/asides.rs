@@ -63,7 +63,8 @@ async fn a_command_of_the_user_is_confined_like_a_model_s_and_hides_what_is_secr
 async fn a_command_of_the_user_is_stopped_with_everything_it_started_and_nothing_else_is() {
     let house = House::new();
     let mut guest = house.session().await;
-    let (stopped, _) = begin(&mut guest, "echo begun; sleep 300 & wait", true).await;
+    let (stopped, _) =
+        begin(&mut guest, "exec 9> lock; flock -n 9 && echo begun; sleep 300 & wait", true).await;
     let (other, _) = begin(&mut guest, "sleep 300", true).await;
     guest.until(|event| printed(event, "begun")).await;
     assert_eq!(guest.ask(Command::StopAside { call: Some(mint::call()) }).await.0, Err(Refusal::NoAside));
@@ -72,12 +73,38 @@ async fn a_command_of_the_user_is_stopped_with_everything_it_started_and_nothing
     let settled = settlement(&mut guest, &stopped).await;
     assert_eq!((settled.ending, settled.exit_code), (Ending::Cut, None));
     assert!(settled.text.contains("begun"), "what it had printed is told: {}", settled.text);
+    let lock = std::fs::File::open(house.cwd().join("lock")).unwrap();
+    assert!(lock.try_lock().is_ok(), "what it left in the background holds on to nothing");
     assert_eq!(settled.purpose, Purpose::Aside { told: true });
     // The other goes on until all are stopped.
     assert_eq!(guest.grant(Command::StopAside { call: None }).await, Answer::StoppingAside);
     let settled = settlement(&mut guest, &other).await;
     assert_eq!(settled.ending, Ending::Cut);
     assert_eq!(guest.ask(Command::StopAside { call: None }).await.0, Err(Refusal::NoAside));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_command_of_the_user_is_stopped_in_whatever_moment_of_its_beginning() {
+    let house = House::new();
+    let mut guest = house.session().await;
+    for moment in 0..40 {
+        let call = mint::call();
+        let (begun, stopped) = guest
+            .ask_both(
+                aside(&call, "sleep 300", true),
+                moment,
+                Command::StopAside { call: Some(call.clone()) },
+            )
+            .await;
+        assert_eq!(begun, Ok(Answer::AsideBegan(call.clone())));
+        if stopped.is_err() {
+            // It overtook what it was to stop.
+            assert_eq!(stopped, Err(Refusal::NoAside));
+            guest.grant(Command::StopAside { call: Some(call.clone()) }).await;
+        }
+        assert_eq!(settlement(&mut guest, &call).await.ending, Ending::Cut, "moment {moment}");
+    }
     house.close().await;
 }
 
@@ -111,9 +138,9 @@ async fn a_command_of_the_user_runs_beside_a_run_and_is_bounded_in_number() {
 async fn a_command_of_the_user_that_a_restart_cut_is_settled_and_never_begun_again() {
     let mut house = House::new();
     let mut guest = house.session().await;
-    let (call, _) = begin(&mut guest, "echo once >> ran; sleep 300", true).await;
+    let (call, _) = begin(&mut guest, "echo once >> ran; touch begun; sleep 300", true).await;
     // What it does to the world is its only sign of life.
-    house.has_made("ran").await;
+    house.has_made("begun").await;
     let id = guest.id();
     drop(guest);
     house.restart().await;

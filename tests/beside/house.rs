@@ -14,7 +14,7 @@ use pushd::config::paths::Paths;
 use pushd::daemon::clock::Clock;
 use pushd::daemon::grants::Grants;
 use pushd::daemon::hub::Hub;
-use pushd::daemon::lane::{Asked, LaneHandle, Respond, Told};
+use pushd::daemon::lane::{Asked, LaneHandle, Respond, Told, Trouble};
 use pushd::daemon::mint;
 use pushd::daemon::models::House as Models;
 use pushd::daemon::outbox::{Out, Outbox};
@@ -242,6 +242,20 @@ impl Guest {
     }
 
     pub(crate) async fn ask_if(&mut self, command: Command, if_version: Option<u64>) -> (Reply, u64) {
+        answer(self.hand_in(command, if_version)).await
+    }
+
+    /// Asks for two things, the second a little later, whether or not the first was answered by then.
+    pub(crate) async fn ask_both(&mut self, first: Command, moment: u32, second: Command) -> (Reply, Reply) {
+        let first = self.hand_in(first, None);
+        for _ in 0..moment {
+            tokio::task::yield_now().await;
+        }
+        let second = self.hand_in(second, None);
+        (answer(first).await.0, answer(second).await.0)
+    }
+
+    fn hand_in(&self, command: Command, if_version: Option<u64>) -> Answering {
         let (tell, told) = oneshot::channel();
         let respond = Respond::new(move |told| drop(tell.send(told)));
         let caller = Caller { id: self.outbox.id(), source: "guest".into(), rights: Rights::ALL };
@@ -249,9 +263,7 @@ impl Guest {
         let outbox = Arc::clone(&self.outbox);
         let asked = Asked { caller, command, if_version, respond, outbox, environment };
         assert!(self.lane.ask(Box::new(asked)).is_ok(), "the lane has ended");
-        let told = timeout(PATIENCE, told).await.expect("in time").expect("an answer").expect("no trouble");
-        let Told { reply, version } = told;
-        (reply, version)
+        told
     }
 
     /// Asks for something that must be granted.
@@ -349,6 +361,14 @@ impl Guest {
             }
         }
     }
+}
+
+type Answering = oneshot::Receiver<Result<Told, Trouble>>;
+
+async fn answer(answering: Answering) -> (Reply, u64) {
+    let told = timeout(PATIENCE, answering).await.expect("in time").expect("an answer").expect("no trouble");
+    let Told { reply, version } = told;
+    (reply, version)
 }
 
 /// A message.

@@ -114,3 +114,26 @@ async fn a_conversation_goes_on_from_an_earlier_point_also_after_a_restart() {
     assert_eq!(told[1..], ["user: first", "assistant: one", "user: other second"]);
     house.close().await;
 }
+
+#[tokio::test]
+async fn a_long_conversation_is_taken_in_at_once_and_kept() {
+    let mut house = House::new();
+    let mut guest = house.session().await;
+    let run = |number: usize| {
+        Imported::Run(ImportedRun {
+            run: format!("run_{number}").into(),
+            message: format!("msg_{number}").into(),
+            text: "so many words ".repeat(600),
+            images: Vec::new(),
+            turns: Vec::new(),
+        })
+    };
+    let import = Import { turns: (0..500).map(run).collect() };
+    assert_eq!(guest.grant(Command::Import(Box::new(import))).await, Answer::Imported);
+    let id = guest.id();
+    drop(guest);
+    house.restart().await;
+    let mut guest = house.back(&id).await;
+    guest.until(|event| (event.run.as_ref()?.as_str() == "run_499").then_some(())).await;
+    house.close().await;
+}

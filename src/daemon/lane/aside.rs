@@ -2,7 +2,7 @@
 //!
 //! Each tool has a room of its own, so that ending one ends nothing else, and what it leaves in the background ends with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,11 +35,15 @@ pub(super) struct Halts {
 
 /// The tools that are used for the user.
 #[derive(Default)]
-pub(super) struct Asides(BTreeMap<CallId, Beside>);
+pub(super) struct Asides {
+    used: BTreeMap<CallId, Beside>,
+    /// Those that somebody wants ended before their start was on disk.
+    unwanted: BTreeSet<CallId>,
+}
 
 impl Asides {
     pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { used: BTreeMap::new(), unwanted: BTreeSet::new() }
     }
 }
 
@@ -58,6 +62,12 @@ impl Work {
             return;
         }
         let whose = Whose::Aside(intention.call.clone());
+        if self.asides.unwanted.remove(&intention.call) {
+            let reports = self.reports_of(whose, memory);
+            let settled = Report::Settled(Box::new(cut(&intention, None)));
+            tokio::spawn(async move { reports.send(settled).await });
+            return;
+        }
         let place = self.place_of(memory.latest_environment(), None, None, state);
         let (room, reports) = (Arc::clone(&place.tree), self.reports_of(whose.clone(), memory));
         let broken = Report::Settled(Box::new(broken_call(&intention)));
@@ -74,14 +84,18 @@ impl Work {
             }
             .instrument(span),
         );
-        self.asides.0.insert(intention.call.clone(), Beside { room, intention, stopped, task });
+        self.asides.used.insert(intention.call.clone(), Beside { room, intention, stopped, task });
     }
 
     /// Ends a tool that is used for the user, with everything it has started; it says itself what came of it.
     pub(super) fn stop_aside(&mut self, call: CallId) {
         let reports = self.sender();
         let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
-        let Some(Beside { room, intention, stopped, mut task }) = self.asides.0.remove(&call) else { return };
+        let Some(Beside { room, intention, stopped, mut task }) = self.asides.used.remove(&call) else {
+            // It is about to begin, or is being ended already.
+            self.asides.unwanted.insert(call);
+            return;
+        };
         stopped.store(true, Ordering::Relaxed);
         room.kill_now();
         tokio::spawn(async move {
@@ -99,12 +113,15 @@ impl Work {
 
     /// Gives the room of a tool back that is done.
     pub(super) fn aside_over(&mut self, call: &CallId) {
-        self.asides.0.remove(call);
+        self.asides.used.remove(call);
+        self.asides.unwanted.remove(call);
     }
 
     /// Has a model summarise the conversation.
     pub(super) fn compact(&mut self, compact: Compact, memory: &Memory, state: &State) {
-        if self.is_closed() {
+        // Somebody may have stopped it while its beginning was on its way to the disk.
+        let wanted = state.compaction.is_some_and(|compaction| compaction.began == compact.began);
+        if self.is_closed() || !wanted {
             return;
         }
         let whose = Whose::Compaction(compact.began);
@@ -148,7 +165,7 @@ impl Work {
 
     /// Ends everything beside the run at once.
     pub(super) fn kill_beside(&mut self) {
-        for beside in self.asides.0.values() {
+        for beside in self.asides.used.values() {
             beside.room.kill_now();
             beside.task.abort();
         }
@@ -158,7 +175,7 @@ impl Work {
     /// Waits until nothing beside the run is left.
     pub(super) async fn end_beside(&mut self) {
         let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
-        for (call, beside) in std::mem::take(&mut self.asides.0) {
+        for (call, beside) in std::mem::take(&mut self.asides.used) {
             if let Err(left) = beside.room.stop(limit).await {
                 tracing::warn!(session = %self.around().1, %call, %left, "processes are left");
             }

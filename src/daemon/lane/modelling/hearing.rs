@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::Table;
 use crate::agent::taking::gave_up;
 use crate::agent::{Act, Taking, grouping, price};
@@ -153,7 +155,10 @@ impl Table {
 
     /// Says that the server is asked again after a pause.
     async fn wait(&mut self, wait: &Wait) -> Result<(), Gone> {
-        self.retrying = Some(wait.attempt);
+        if self.retrying.replace(wait.attempt).is_none() {
+            // Who stopped an earlier one has not stopped this.
+            let _ = timeout(Duration::ZERO, self.asking.halts.retry.notified()).await;
+        }
         self.reports.retry(wait).await
     }
 
