@@ -9,12 +9,15 @@
 //! - [`agent`]: how a model works through a run.
 //! - [`provider`]: who answers a message.
 //! - [`sandbox`]: where tools run.
+//! - [`sessionfile`]: sessions as files, for other programs.
+//! - [`discovery`]: commands and skills that people keep for their tools.
 //! - [`redact`]: the one place where text becomes safe to keep or show.
 //! - [`daemon`]: lanes, connections and their life.
 //! - [`client`]: finds or starts the daemon, asks, watches, reconnects.
 //! - [`cli`]: one file a verb.
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
+//! - [`token`]: secrets that open a door.
 //! - [`unseen`]: letters that cannot be seen.
 
 pub mod adapter;
@@ -23,11 +26,14 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod daemon;
+pub mod discovery;
 pub mod journal;
 pub mod kernel;
 pub mod observe;
 pub mod provider;
 pub mod redact;
 pub mod sandbox;
+pub mod sessionfile;
+pub mod token;
 pub mod transport;
 pub mod unseen;

@@ -20,6 +20,8 @@ mod limits;
 mod model;
 #[path = "agents/own.rs"]
 mod own;
+#[path = "agents/questions.rs"]
+mod questions;
 #[path = "agents/restarts.rs"]
 mod restarts;
 #[path = "support/schemas.rs"]

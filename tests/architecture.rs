@@ -22,15 +22,21 @@ use rules::{
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("adapter", &["kernel"]),
-    ("journal", &["kernel::id", "kernel::time"]),
+    // What is kept of a command is said once, in the book that decides about it.
+    ("journal", &["kernel::book::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
     ("redact", &[]),
+    ("token", &[]),
     // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
     ("unseen", &[]),
     ("config", &["kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["config::settings", "kernel", "redact"]),
     ("sandbox", &["kernel", "unseen"]),
+    // A line of a file is as untrusted as a client's, and passes the same door.
+    ("sessionfile", &["kernel", "transport::compact"]),
+    // What is found is read from the ground that tools stand on, which no link leads out of.
+    ("discovery", &["sandbox::ground"]),
     // What a model is told and what its tools are is said in one set of types, which it shares with both.
     ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
     ("observe", &["redact", "unseen"]),
@@ -40,18 +46,21 @@ const TABLE: &[(&str, &[&str])] = &[
             "adapter",
             "agent",
             "config",
+            "discovery",
             "journal",
             "kernel",
             "observe",
             "provider",
             "redact",
             "sandbox",
+            "sessionfile",
+            "token",
             "transport",
         ],
     ),
     ("client", &["adapter::push", "config", "kernel", "transport"]),
-    // The set-up looks for servers of models and puts keys away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "unseen"]),
+    // The set-up looks for servers of models and puts keys and tokens away before there is a daemon.
+    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token", "unseen"]),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

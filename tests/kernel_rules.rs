@@ -2,6 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a scenario looks at what it checks and at nothing else")]
 
+#[path = "kernel_rules/beside.rs"]
+mod beside;
 #[path = "kernel_rules/scene.rs"]
 mod scene;
 
@@ -226,7 +228,12 @@ fn a_budget_that_is_not_raised_ends_the_run_as_failed() {
 fn what_a_turn_wanted_later_is_given_up_for_a_message_that_came_meanwhile() {
     let mut scene = Scene::open();
     scene.prompt("one").unwrap();
-    let steer = Steer { message: MessageId::new("s"), text: "t".into(), fingerprint: Fingerprint(9) };
+    let steer = Steer {
+        message: MessageId::new("s"),
+        text: "t".into(),
+        images: Vec::new(),
+        fingerprint: Fingerprint(9),
+    };
     scene.ask(Command::Steer(Box::new(steer))).unwrap();
     let pending = vec![Wanted { tool: "tool".into(), args: Json::new("{}") }];
     scene.report(Report::Taken(Box::new(Taken { pending, ..Taken::default() })));
@@ -384,7 +391,12 @@ fn a_message_into_a_run_gets_a_turn_even_when_the_provider_was_finishing() {
     let mut scene = Scene::open();
     scene.prompt("one").unwrap();
     let turns = scene.turns;
-    let steer = Steer { message: MessageId::new("s"), text: "also".into(), fingerprint: Fingerprint(1) };
+    let steer = Steer {
+        message: MessageId::new("s"),
+        text: "also".into(),
+        images: Vec::new(),
+        fingerprint: Fingerprint(1),
+    };
     assert!(matches!(scene.ask(Command::Steer(Box::new(steer))), Ok(Answer::Steered(_))));
     scene.report(Report::Finished(Box::new(finish(Outcome::Success))));
     assert_eq!(scene.turns, turns + 1, "nobody heard it");
@@ -400,4 +412,17 @@ fn an_ended_session_takes_no_more_messages() {
     scene.finish(Outcome::Success);
     assert_eq!(scene.ask(Command::End), Ok(Answer::Ended));
     assert_eq!(scene.prompt("two"), Err(Refusal::SessionEnded));
+}
+
+#[test]
+fn an_ended_session_that_is_loaded_takes_messages_again_and_counts_its_versions_anew() {
+    let mut scene = Scene::open();
+    scene.ask(Command::Rename { name: "one".into() }).unwrap();
+    scene.ask(Command::End).unwrap();
+    assert_eq!(scene.session.state().version, 2);
+    assert_eq!(scene.prompt("m1"), Err(Refusal::SessionEnded));
+    scene.ask(Command::Load).unwrap();
+    assert_eq!(scene.session.state().version, 0);
+    assert!(scene.prompt("m2").is_ok());
+    assert_eq!(scene.session.state().version, 1);
 }

@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "a walk looks at what it checks and at nothing else")]
 
+#[path = "kernel_walks/beside.rs"]
+mod beside;
 #[path = "support/random.rs"]
 mod random;
 #[path = "kernel_walks/world.rs"]
@@ -16,8 +18,9 @@ use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Compaction, Criterion, Decision, Denial, Ending, Event, EventKind, Fault, Intention, Lasting,
-    Opening, Outcome, OutputStream, Purpose, Settlement, Taken, Used, Wanted,
+    Budget, Compaction, CompactionReason, Criterion, Decision, Denial, Ending, Event, EventKind, Fault,
+    Image, Intention, Lasting, Opening, Outcome, OutputStream, Purpose, Retry, Settlement, Taken, Used,
+    Wanted,
 };
 use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq, SessionId};
@@ -26,14 +29,14 @@ use pushd::kernel::session::{Input, Missing, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
 use random::Random;
-use world::{finish, settlement};
+use world::{finish, settlement, taken};
 
 const WALKS: u64 = 10_000;
 const STEPS: u64 = 60;
 /// Every so many walks, the codecs are walked too: they cost more than the kernel.
 const CODED: u64 = 5;
 /// Seeds that once found something; they are walked for ever.
-const KEPT_SEEDS: [u64; 3] = [7, 4_242, 31_337];
+const KEPT_SEEDS: [u64; 4] = [7, 321, 4_242, 31_337];
 
 const LIMITS: Limits = Limits {
     reserve: 5,
@@ -46,6 +49,9 @@ const LIMITS: Limits = Limits {
     text_tail: 8,
     gate_millis: 50,
     stop_millis: 5,
+    asides: 2,
+    import_steps: 9,
+    import_bytes: 60,
     checkpoint_every: 7,
 };
 
@@ -91,6 +97,8 @@ struct Walk {
     /// What was asked about each call.
     bound: BTreeMap<CallId, Option<String>>,
     executed: BTreeMap<CallId, u32>,
+    /// Calls that are questions to be filled in.
+    forms: BTreeSet<CallId>,
     /// How much of the journal has been through the codec.
     coded: usize,
 }
@@ -116,6 +124,7 @@ impl Walk {
             allowed: BTreeMap::new(),
             bound: BTreeMap::new(),
             executed: BTreeMap::new(),
+            forms: BTreeSet::new(),
             coded: 0,
         }
     }
@@ -144,11 +153,15 @@ impl Walk {
     /// Whatever happened, a cancel and the driver's answers end every run.
     fn bring_to_an_end(mut self) {
         for _ in 0..200 {
-            if self.live.state().run.is_none() && self.live.state().queue.is_empty() {
+            let state = self.live.state();
+            let idle = state.run.is_none() && state.queue.is_empty() && state.compaction.is_none();
+            if idle && state.asides.is_empty() {
                 return;
             }
             if self.owed.is_empty() {
                 self.ask(Command::Cancel { run: None, reason: "over".into() });
+                self.ask(Command::StopAside { call: None });
+                self.ask(Command::StopCompaction);
             }
             let owed = std::mem::take(&mut self.owed);
             for input in owed {
@@ -159,7 +172,7 @@ impl Walk {
     }
 
     fn ask_something(&mut self) {
-        let command = match self.random.below(14) {
+        let command = match self.random.below(18) {
             0..=2 => Command::Prompt(Box::new(self.prompt())),
             3 => Command::Queue(Box::new(self.prompt())),
             4 => Command::Unqueue { message: self.message() },
@@ -167,6 +180,7 @@ impl Walk {
             6 => Command::Steer(Box::new(Steer {
                 message: self.message(),
                 text: "s".into(),
+                images: self.images(),
                 fingerprint: Fingerprint(u128::from(self.random.below(2))),
             })),
             7..=8 => Command::Decide(Box::new(self.vote())),
@@ -176,6 +190,7 @@ impl Walk {
                 rights: if self.random.one_in(4) { Rights::NONE } else { Rights::ALL },
             },
             12 => Command::Detach,
+            13..=16 => self.beside(),
             _ => match self.random.below(8) {
                 0 => Command::End,
                 1..=3 => Command::Rename { name: "n".into() },
@@ -189,8 +204,13 @@ impl Walk {
         let rights = if self.random.one_in(12) { Rights::NONE } else { Rights::ALL };
         let source = if self.random.one_in(2) { "one" } else { "two" };
         let caller = Caller { id: ParticipantId(self.random.below(5)), source: source.into(), rights };
-        let ticket = Ticket(self.mint());
-        self.give(Input::Command { ticket, caller, command });
+        let (ticket, version) = (Ticket(self.mint()), self.live.state().version);
+        let if_version = match self.random.below(8) {
+            0 => Some(version),
+            1 => Some(self.random.below(4)),
+            _ => None,
+        };
+        self.give(Input::Command { ticket, caller, command, if_version });
     }
 
     fn answer_something_owed(&mut self) {
@@ -312,22 +332,28 @@ impl Walk {
     fn give(&mut self, input: Input) {
         self.tick += 1;
         let is_command = matches!(input, Input::Command { .. });
+        let before = self.before(&input);
         let what = format!("seed {} tick {}: {input:?}", self.seed, self.tick);
         let effects = self.live.apply(input, self.now);
         let replies = effects.iter().filter(|effect| matches!(effect, Effect::Reply(..))).count();
         assert_eq!(replies, usize::from(is_command), "exactly one reply a command, {what}");
-        let (mut persisted, mut shown) = (Vec::new(), Vec::new());
+        let (mut persisted, mut shown, mut versions) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answered = None;
         for effect in effects {
             match effect {
                 Effect::Persist(event) => {
                     persisted.push(event.seq);
+                    versions.extend(event.version);
                     self.persist(event, &what);
                 }
                 Effect::Show(seq) => {
                     assert!(persisted.contains(&seq), "shown before it was kept: {seq}, {what}");
                     shown.push(seq);
                 }
-                Effect::Reply(..) => assert!(shown.is_empty(), "an event came before the answer, {what}"),
+                Effect::Reply(_, reply, version) => {
+                    assert!(shown.is_empty(), "an event came before the answer, {what}");
+                    answered = Some((reply, version));
+                }
                 Effect::Reserve(end) => self.reserved = self.reserved.max(end),
                 Effect::ShowTo(_, private) => self.number(private_seq(&private), &what),
                 Effect::Subscribe { after, .. } => {
@@ -342,6 +368,8 @@ impl Walk {
             }
         }
         assert_eq!(persisted, shown, "kept and shown are not the same, {what}");
+        self.check_version(&before, answered, &versions, &what);
+        self.check_beside(&what);
         self.check(&what);
     }
 
@@ -377,6 +405,9 @@ impl Walk {
         }
         match &event.kind {
             EventKind::GateOpened(question) => {
+                if question.form.is_some() {
+                    self.forms.insert(question.call.clone());
+                }
                 self.gates.push(question.gate.clone());
                 if question.digest.is_some() {
                     self.bound.insert(question.call.clone(), question.digest.clone());
@@ -387,6 +418,8 @@ impl Walk {
                 self.runs.extend(event.run.clone());
             }
             EventKind::CallIntended(intention) => {
+                let aside = matches!(intention.purpose, Purpose::Aside { .. });
+                assert_eq!(aside, event.run.is_none(), "an aside is of no run, {what}");
                 self.allowed.insert(intention.call.clone(), 1);
             }
             EventKind::GateSettled(verdict) if verdict.choice.as_deref() == Some("run_again") => {

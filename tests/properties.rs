@@ -51,6 +51,11 @@ fn a_text_cut_anywhere_is_redacted_as_the_whole() {
 }
 
 #[test]
+fn any_bytes_are_a_session_that_writes_the_same_or_are_refused_in_a_sentence() {
+    holds_for_all("sessions");
+}
+
+#[test]
 fn every_folder_of_the_corpus_has_its_body() {
     let mut folders: Vec<String> = fs::read_dir(corpus())
         .expect("the corpus")
@@ -156,6 +161,11 @@ const WORDS: &[&str] = &[
     "\"payload\":{}",
     "\"requestId\":\"\"",
     "\"sessionId\":\"s\"",
+    "\"parentId\":\"a\"",
+    "\"content\":[{\"type\":\"text\"}]",
+    "\"role\":\"toolResult\"",
+    "\"type\":\"compaction\"",
+    "\"version\":1",
 ];
 
 fn corpus() -> PathBuf {

@@ -17,7 +17,7 @@ use pushd::adapter::push::encode::{
 use pushd::adapter::push::error::{Code, ErrorBody, refusal};
 use pushd::adapter::push::record::{RecordError, Transcript, decode_event};
 use pushd::kernel::command::{Gap, Openness, Phase, Private, Repetition, Replay, Snapshot, Waiting};
-use pushd::kernel::event::{Event, EventKind, Outcome};
+use pushd::kernel::event::{Adjustment, Event, EventKind, Outcome};
 use pushd::kernel::id::{Seq, SessionId};
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
@@ -263,7 +263,7 @@ fn a_transcript_has_whole_messages_alone() {
     .enumerate()
     {
         let seq = Seq::new(1 + seq as u64);
-        rows.extend(transcript.take(&Event { seq, at: Now(5), run: Some("r".into()), kind }));
+        rows.extend(transcript.take(&Event { seq, at: Now(5), run: Some("r".into()), version: None, kind }));
     }
     let told: Vec<_> = rows.iter().map(|row| (row.seq.number(), row.role, row.text.as_str())).collect();
     assert_eq!(told[0].0, 1);
@@ -318,6 +318,8 @@ fn snapshot(events: &mut Events) -> Snapshot {
         last_run: events.maybe(Events::name).map(|run| (run.into(), Outcome::Failed, 4)),
         queued: events.below(3) as usize,
         open: if events.below(2) == 0 { Openness::Open } else { Openness::Ended },
+        version: events.below(3),
+        adjusted: Adjustment { model: events.maybe(Events::name), ..Adjustment::default() },
     }
 }
 
@@ -352,7 +354,13 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         at: Now(3),
     };
     let waiting = Waiting { message: "m".into(), run: "r".into(), text: events.text() };
-    let metrics = Metrics { pid: 1, version: "0.1.0".into(), socket: "/s".into(), ..Metrics::default() };
+    let metrics = Metrics {
+        pid: 1,
+        version: "0.1.0".into(),
+        socket: "/s".into(),
+        pi: events.maybe(|_| "127.0.0.1:3141".into()),
+        ..Metrics::default()
+    };
     let check = journal_check(events);
     let gone = Replay { gap: Gap::Foreign, ..replay };
     vec![
@@ -382,6 +390,7 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("delete_session", encode::deleted(events.below(2) == 0, events.below(9))),
         ("check_journal", encode::journal_check(&check)),
         ("drain", encode::draining()),
+        ("speak", encode::speaking()),
     ]
 }
 

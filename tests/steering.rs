@@ -50,6 +50,7 @@ impl Running {
             run: run(),
             message: MessageId::new("m"),
             text: "text".into(),
+            images: Vec::new(),
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
@@ -62,13 +63,18 @@ impl Running {
     }
 
     fn steer(&mut self) {
-        let steer = Steer { message: MessageId::new("s"), text: "first".into(), fingerprint: Fingerprint(2) };
+        let steer = Steer {
+            message: MessageId::new("s"),
+            text: "first".into(),
+            images: Vec::new(),
+            fingerprint: Fingerprint(2),
+        };
         assert!(turns(self.ask(Command::Steer(Box::new(steer)))).is_empty());
     }
 
     fn ask(&mut self, command: Command) -> Vec<Effect> {
         let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
-        self.0.apply(Input::Command { ticket: Ticket(1), caller, command }, Now(1))
+        self.0.apply(Input::Command { ticket: Ticket(1), caller, command, if_version: None }, Now(1))
     }
 
     fn report(&mut self, report: Report) -> Vec<Effect> {

@@ -11,6 +11,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pushd::agent::inquiry;
 use pushd::kernel::event::Ending;
 use pushd::redact::Redactor;
 use pushd::sandbox::tools::{FaultKind, Limits, Network, Outcome, Risk, catalogue, parse, run};
@@ -352,6 +353,20 @@ fn every_tool_is_documented_with_arguments_that_it_takes() {
         for argument in tool.schema["properties"].as_object().unwrap().keys() {
             assert!(section.contains(&format!("`{argument}`")), "{}: {argument}", tool.name);
         }
+    }
+}
+
+#[test]
+fn the_question_to_the_user_is_documented_like_a_tool() {
+    let page = include_str!("../docs/tools.md");
+    let (_, section) = page.split_once("\n## ask_user\n").expect("a section");
+    let section = section.split("\n## ").next().unwrap();
+    let example = section.split("```json\n").nth(1).expect("an example").split("\n```").next().unwrap();
+    let example: Value = serde_json::from_str(example).unwrap();
+    assert_eq!(example["tool"], inquiry::ASK_USER);
+    inquiry::question(&example["args"].to_string()).expect("it can be asked");
+    for argument in inquiry::tool().schema["properties"].as_object().unwrap().keys() {
+        assert!(section.contains(&format!("`{argument}`")), "{argument}");
     }
 }
 

@@ -13,20 +13,22 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything may take before the measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A home for daemons, and at most one in it.
 pub(crate) struct Home {
     pub(crate) place: TempDir,
     /// After how many seconds a session leaves memory.
     pub(crate) park: &'static str,
+    /// Whether Pi is spoken on a port, without a limit of its rate that a measurement could reach.
+    pub(crate) pi: bool,
     child: Option<Child>,
 }
 
 impl Home {
     /// Makes a home without a daemon.
     pub(crate) fn new() -> Self {
-        Self { place: TempDir::new().expect("a directory"), park: "600", child: None }
+        Self { place: TempDir::new().expect("a directory"), park: "600", pi: false, child: None }
     }
 
     /// Makes a home and starts a daemon in it.
@@ -38,7 +40,11 @@ impl Home {
 
     /// Starts the daemon and returns when it is ready.
     pub(crate) fn start(&mut self) {
-        let mut child = self.push(&["daemon", "run", "--announce"]).spawn().expect("a daemon");
+        let mut arguments = vec!["daemon", "run", "--announce"];
+        arguments.extend(self.pi.then_some("--pi=127.0.0.1:0"));
+        let mut command = self.push(&arguments);
+        command.env("PUSH_PI_COMMANDS", "100000000").env("PUSH_PI_SESSION_COMMANDS", "100000000");
+        let mut child = command.spawn().expect("a daemon");
         let mut word = String::new();
         let out = child.stdout.take().expect("its output");
         BufReader::new(out).read_line(&mut word).expect("its first word");

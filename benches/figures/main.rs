@@ -14,6 +14,7 @@ mod idle;
 #[path = "../../tests/support/model/mod.rs"]
 mod model;
 mod models;
+mod pi;
 mod pump;
 mod reading;
 mod relay;
@@ -24,6 +25,8 @@ mod sandbox;
 mod speaker;
 mod stored;
 mod table;
+#[path = "../../tests/support/websocket.rs"]
+mod wire;
 
 use std::path::PathBuf;
 
@@ -53,6 +56,7 @@ fn main() {
     table.group("sandbox", sandbox::measure);
     table.group("models", models::measure);
     table.group("cancel", cancel::measure);
+    table.group("pi", pi::measure);
     table.group("start", idle::start);
     table.group("stored", idle::start_with_many);
     table.group("memory", idle::memory);

@@ -2,4 +2,6 @@
 //!
 //! Each adapter is pure and knows the kernel alone: no IO, no clock, no name is minted, and no adapter names another.
 
+mod json;
+pub mod pi;
 pub mod push;

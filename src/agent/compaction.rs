@@ -52,8 +52,13 @@ impl Window {
         context.tokens(fixed, Results::Trimmed) < self.tokens
     }
 
+    /// Returns how many tokens stay word by word where there is a summary.
+    pub fn kept(&self) -> u64 {
+        self.share(KEPT)
+    }
+
     fn summarise(&self, context: &Context, tokens: u64) -> Measure {
-        match context.cut(self.share(KEPT)) {
+        match context.cut(self.kept()) {
             Some(kept_from) => Measure::Summarise { kept_from, tokens },
             // One step fills everything: there is nothing to summarise.
             None => Measure::Trim,
@@ -76,9 +81,14 @@ impl Window {
 }
 
 /// Returns the request whose answer is the summary of what precedes `kept_from`.
-pub fn request(context: &Context, kept_from: Seq, model: &str) -> Request {
+///
+/// `instructions` are somebody's own, for this summary.
+pub fn request(context: &Context, kept_from: Seq, model: &str, instructions: Option<&str>) -> Request {
     let mut entries = context.before(kept_from);
-    entries.push(Entry::User(INSTRUCTION.to_owned()));
+    entries.push(Entry::user(match instructions {
+        Some(own) => format!("{INSTRUCTION}\n\nThe user asks for this in particular:\n{own}"),
+        None => INSTRUCTION.to_owned(),
+    }));
     Request {
         model: model.to_owned(),
         system: String::new(),
@@ -138,9 +148,9 @@ mod tests {
             panic!("too long")
         };
         assert!(tokens > 500 && kept_from > Seq::new(10), "{tokens} {kept_from}");
-        let request = request(&context, kept_from, "m");
-        assert!(matches!(&request.entries[0], Entry::User(text) if text.starts_with("aaa")));
-        assert!(matches!(request.entries.last(), Some(Entry::User(text)) if text == INSTRUCTION));
+        let request = request(&context, kept_from, "m", None);
+        assert!(matches!(&request.entries[0], Entry::User { text, .. } if text.starts_with("aaa")));
+        assert!(matches!(request.entries.last(), Some(Entry::User { text, .. }) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
         assert_eq!(request.thinking, Thinking::Usual);
     }

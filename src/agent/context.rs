@@ -1,25 +1,32 @@
 //! The conversation as a model is told it: the sum of a session's events, like everything else.
 //!
 //! It is folded from the journal when a turn begins. A text that was cut and said again counts once; what a run left
-//! unfinished is told as such; results stand with their calls, whatever was said in between.
+//! unfinished is told as such; results stand with their calls, whatever was said in between. A conversation that goes on
+//! from an earlier point is told as it was there, with the summary that held there.
+
+mod item;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{RAISE_BUDGET, price};
+use super::RAISE_BUDGET;
 use crate::kernel::event::{
-    Compaction, Ending, Event, EventKind, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
+    Compaction, Event, EventKind, Image, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
     TURN_CUT, Taken, Used, Wanted,
 };
 use crate::kernel::id::{CallId, MessageId, Seq};
-use crate::provider::model::{self, Entry, Outcome};
-use crate::sandbox::output::Excerpt;
+use crate::provider::model::Entry;
+use item::{Call, Ended, Item, Said, aside, result, tokens_of};
 
 /// A conversation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Context {
     items: Vec<Item>,
-    /// Stands for what is not told word by word.
-    summary: Option<String>,
+    /// What stood for the older part, the newest last.
+    summaries: Vec<Summary>,
+    /// The newest event.
+    seen: Seq,
+    /// What is done for the user beside the run and is to be told.
+    asides: BTreeMap<CallId, Intention>,
     /// What the model is saying, and since when.
     saying: String,
     saying_since: Option<Seq>,
@@ -31,25 +38,13 @@ pub struct Context {
     counted: Option<(usize, u64)>,
 }
 
+/// Stands for everything before an event.
 #[derive(Debug, PartialEq, Eq)]
-struct Item {
-    /// The first event of it.
-    since: Seq,
-    said: Said,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Said {
-    User { message: MessageId, note: Option<String>, text: String },
-    Assistant { carry: Option<String>, text: String, calls: Vec<Call> },
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Call {
-    id: CallId,
-    tool: String,
-    args: String,
-    result: Option<(String, Outcome)>,
+struct Summary {
+    /// When it was made.
+    at: Seq,
+    kept_from: Seq,
+    text: String,
 }
 
 /// How much of the older results is told.
@@ -64,12 +59,13 @@ pub enum Results {
 impl Context {
     /// Adds one event.
     pub fn fold(&mut self, event: &Event) {
+        self.seen = event.seq;
         match &event.kind {
-            EventKind::RunStarted(message) => self.hear(event.seq, &message.message, &message.text),
+            EventKind::RunStarted(message) => self.hear(&message.message, &message.text, &message.images),
             EventKind::Steered(steering) => {
                 // What was said into the run comes first: what the model wanted before does not count.
                 self.pending.clear();
-                self.hear(event.seq, &steering.message, &steering.text);
+                self.hear(&steering.message, &steering.text, &steering.images);
             }
             EventKind::Said { text } => {
                 self.saying_since.get_or_insert(event.seq);
@@ -78,6 +74,7 @@ impl Context {
             EventKind::TurnTaken(taken) => self.take(event.seq, taken),
             EventKind::CallIntended(intention) => self.intend(event.seq, intention),
             EventKind::CallSettled(settlement) => self.settle(settlement),
+            EventKind::Branched { branch, by: _ } => self.go_back(branch.until),
             EventKind::Compacted(compaction) => self.compact(compaction),
             EventKind::RunRecovered { found: _ } => self.unsay(),
             EventKind::Warned { code, .. } if code == TURN_CUT => self.unsay(),
@@ -86,7 +83,14 @@ impl Context {
                 self.unsay();
                 self.note = Some("Part of this conversation is lost.".to_owned());
             }
-            EventKind::SessionOpened(_)
+            EventKind::Touched { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::CompactionBegan { .. }
+            | EventKind::CompactionOver { .. }
+            | EventKind::RetryBegan(_)
+            | EventKind::RetryOver { .. }
+            | EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
             | EventKind::SessionEnded { .. }
             | EventKind::MessageQueued(_)
@@ -107,9 +111,14 @@ impl Context {
 
     /// Puts a summary in the place of the older part.
     pub fn compact(&mut self, compaction: &Compaction) {
-        self.items.retain(|item| item.since >= compaction.kept_from);
-        self.summary = Some(compaction.summary.clone());
+        let Compaction { summary, kept_from, tokens_before: _ } = compaction.clone();
+        self.summaries.push(Summary { at: self.seen, kept_from, text: summary });
         self.counted = None;
+    }
+
+    /// Tells whether nothing was said that could be told.
+    pub fn is_empty(&self) -> bool {
+        self.told().is_empty()
     }
 
     /// Returns the calls that the model wants next, in order.
@@ -119,35 +128,36 @@ impl Context {
 
     /// Returns what the model said last.
     pub fn last_said(&self) -> &str {
-        let texts = self.items.iter().rev().filter_map(|item| match &item.said {
+        let texts = self.told().iter().rev().filter_map(|item| match &item.said {
             Said::Assistant { text, .. } => Some(text.trim()),
-            Said::User { .. } => None,
+            Said::User { .. } | Said::Aside { .. } => None,
         });
         texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 
     /// Returns the conversation for a request, with the texts of messages as they were sent where they are given.
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: Results) -> Vec<Entry> {
-        let newest = self.items.len().saturating_sub(UNTRIMMED);
-        let items = self.items.iter().enumerate().flat_map(|(at, item)| {
+        let told = self.told();
+        let newest = told.len().saturating_sub(UNTRIMMED);
+        let items = told.iter().enumerate().flat_map(|(at, item)| {
             let trimmed = results == Results::Trimmed && at < newest;
             item.said.entries(whole, trimmed)
         });
         let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
         // Servers take words of the model at the end for the beginning of its next ones.
         if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
-            entries.push(Entry::User(RESTARTED.to_owned()));
+            entries.push(Entry::user(RESTARTED.to_owned()));
         }
         entries
     }
 
     /// Estimates how many tokens the conversation has, besides `fixed` that are told every time.
     pub fn tokens(&self, fixed: u64, results: Results) -> u64 {
-        let newest = self.items.len().saturating_sub(UNTRIMMED);
+        let told = self.told();
+        let newest = told.len().saturating_sub(UNTRIMMED);
         let size = |(at, item): (usize, &Item)| item.said.tokens(results == Results::Trimmed && at < newest);
-        let sum =
-            |from: usize| self.items.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
-        let summary = self.summary.as_ref().map_or(0, |summary| tokens_of(summary.len()));
+        let sum = |from: usize| told.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
+        let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
         let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted, results) {
             // What was counted may have been told in part, and the next time it would be told whole.
@@ -158,51 +168,83 @@ impl Context {
 
     /// Finds where to cut so that about `keep` tokens of the newest part stay; there must be something on both sides.
     pub fn cut(&self, keep: u64) -> Option<Seq> {
+        let told = self.told();
         let mut kept = 0;
-        let mut first = self.items.len();
+        let mut first = told.len();
         while first > 1 {
-            kept += self.items[first - 1].said.tokens(false);
+            kept += told[first - 1].said.tokens(false);
             // The newest step stays, however long it is.
-            if kept > keep && first < self.items.len() {
+            if kept > keep && first < told.len() {
                 break;
             }
             first -= 1;
         }
-        (first > 0).then(|| self.items.get(first).map(|item| item.since)).flatten()
+        (first > 0).then(|| told.get(first).map(|item| item.since)).flatten()
     }
 
     /// Returns the part before `kept_from`, for the summary of it.
     pub fn before(&self, kept_from: Seq) -> Vec<Entry> {
-        let nothing = BTreeMap::new();
-        let older = self.items.iter().filter(|item| item.since < kept_from);
-        self.summary_entry()
-            .into_iter()
-            .chain(older.flat_map(|item| item.said.entries(&nothing, true)))
-            .collect()
+        let older = self.told().iter().filter(|item| item.since < kept_from);
+        let entries = older.flat_map(|item| item.said.entries_for_summary());
+        self.summary_entry().into_iter().chain(entries).collect()
+    }
+
+    /// Returns what is told word by word.
+    fn told(&self) -> &[Item] {
+        let kept_from = self.summaries.last().map_or(Seq::ZERO, |summary| summary.kept_from);
+        let first = self.items.partition_point(|item| item.since < kept_from);
+        self.items.get(first..).unwrap_or_default()
     }
 
     fn summary_entry(&self) -> Option<Entry> {
-        self.summary.as_ref().map(|summary| Entry::User(format!("{SUMMARY}\n\n{summary}")))
+        let summary = self.summaries.last()?;
+        Some(Entry::user(format!("{SUMMARY}\n\n{}", summary.text)))
     }
 
-    fn hear(&mut self, since: Seq, message: &MessageId, text: &str) {
-        let (message, text) = (message.clone(), text.to_owned());
-        let said = Said::User { message, note: self.note.take(), text };
-        self.items.push(Item { since, said });
+    fn add(&mut self, since: Seq, said: Said) {
+        self.items.push(Item { since, till: self.seen, said });
+    }
+
+    fn hear(&mut self, message: &MessageId, text: &str, images: &[Image]) {
+        let (message, text, images) = (message.clone(), text.to_owned(), images.to_vec());
+        let note = self.note.take();
+        self.add(self.seen, Said::User { message, note, text, images });
+    }
+
+    /// Forgets everything that came after an event.
+    fn go_back(&mut self, until: Seq) {
+        self.items.retain(|item| item.till <= until);
+        self.summaries.retain(|summary| summary.at <= until);
+        let calls = self.items.iter_mut().filter_map(|item| match &mut item.said {
+            Said::Assistant { calls, .. } => Some(calls),
+            Said::User { .. } | Said::Aside { .. } => None,
+        });
+        for calls in calls {
+            calls.retain(|call| call.since <= until);
+            for call in calls {
+                call.result = call.result.take().filter(|result| result.since <= until);
+            }
+        }
+        self.unsay();
+        self.pending.clear();
+        self.note = None;
+        self.counted = None;
     }
 
     fn take(&mut self, seq: Seq, taken: &Taken) {
         let since = self.saying_since.take().unwrap_or(seq);
         let text = std::mem::take(&mut self.saying);
-        let said = Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() };
-        self.items.push(Item { since, said });
+        self.add(since, Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() });
         self.pending = taken.pending.iter().cloned().collect();
         let Used { input, output, estimated, .. } = taken.used;
         // A server that does not count says nothing.
-        self.counted = (input > 0 && !estimated).then_some((self.items.len(), input.saturating_add(output)));
+        self.counted = (input > 0 && !estimated).then_some((self.told().len(), input.saturating_add(output)));
     }
 
     fn intend(&mut self, seq: Seq, intention: &Intention) {
+        if intention.purpose == (Purpose::Aside { told: true }) {
+            self.asides.insert(intention.call.clone(), intention.clone());
+        }
         if intention.purpose != Purpose::Work || intention.tool == RAISE_BUDGET {
             return;
         }
@@ -212,29 +254,33 @@ impl Context {
             id: intention.call.clone(),
             tool: intention.tool.clone(),
             args: intention.args.as_str().to_owned(),
+            since: seq,
             result: None,
         };
         let latest = self.items.iter_mut().rev().find_map(|item| match &mut item.said {
             Said::Assistant { calls, .. } => Some(calls),
-            Said::User { .. } => None,
+            Said::User { .. } | Said::Aside { .. } => None,
         });
         match latest {
             Some(calls) => calls.push(call),
             None => {
-                let said = Said::Assistant { carry: None, text: String::new(), calls: vec![call] };
-                self.items.push(Item { since: seq, said });
+                self.add(seq, Said::Assistant { carry: None, text: String::new(), calls: vec![call] });
             }
         }
     }
 
     fn settle(&mut self, settlement: &Settlement) {
+        if let Some(intention) = self.asides.remove(&settlement.call) {
+            return self.add(self.seen, Said::Aside { text: aside(&intention, settlement) });
+        }
         let calls = self.items.iter_mut().rev().filter_map(|item| match &mut item.said {
             Said::Assistant { calls, .. } => Some(calls),
-            Said::User { .. } => None,
+            Said::User { .. } | Said::Aside { .. } => None,
         });
         let call = calls.flatten().find(|call| call.id == settlement.call);
         if let Some(call) = call {
-            call.result = Some(result(settlement));
+            let (text, outcome) = result(settlement);
+            call.result = Some(Ended { since: self.seen, text, outcome });
         }
     }
 
@@ -248,84 +294,11 @@ impl Context {
         if !self.saying.is_empty() {
             let since = self.saying_since.unwrap_or(seq);
             let text = format!("{} [interrupted]", self.saying);
-            self.items.push(Item { since, said: Said::Assistant { carry: None, text, calls: Vec::new() } });
+            self.add(since, Said::Assistant { carry: None, text, calls: Vec::new() });
             self.unsay();
         }
         self.note = ending(report);
     }
-}
-
-impl Said {
-    fn entries(&self, whole: &BTreeMap<MessageId, String>, trimmed: bool) -> Vec<Entry> {
-        match self {
-            Self::User { message, note, text } => {
-                let text = whole.get(message).unwrap_or(text);
-                vec![Entry::User(match note {
-                    Some(note) => format!("[{note}]\n\n{text}"),
-                    None => text.clone(),
-                })]
-            }
-            // A turn of which nothing came says nothing.
-            Self::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
-            Self::Assistant { carry, text, calls } => {
-                let wanted = calls.iter().map(|call| model::Wanted {
-                    id: call.id.as_str().to_owned(),
-                    tool: call.tool.clone(),
-                    args: call.args.clone(),
-                });
-                let (carry, said) = (carry.clone(), text.clone());
-                let turn = Entry::Assistant { carry, said, calls: wanted.collect() };
-                std::iter::once(turn).chain(calls.iter().map(|call| call.entry(trimmed))).collect()
-            }
-        }
-    }
-
-    fn tokens(&self, trimmed: bool) -> u64 {
-        match self {
-            Self::User { note, text, .. } => tokens_of(text.len() + note.as_ref().map_or(0, String::len)),
-            Self::Assistant { carry, text, calls } => {
-                let own = text.len() + carry.as_ref().map_or(0, String::len);
-                let calls = calls.iter().map(|call| {
-                    let result = call.result.as_ref().map_or(0, |(text, _)| text.len());
-                    call.args.len() + call.tool.len() + if trimmed { result.min(TRIMMED) } else { result }
-                });
-                tokens_of(own) + calls.map(tokens_of).sum::<u64>()
-            }
-        }
-    }
-}
-
-impl Call {
-    fn entry(&self, trimmed: bool) -> Entry {
-        let (text, outcome) = match &self.result {
-            Some((text, outcome)) => (text.as_str(), *outcome),
-            None => ("nobody knows what came of it", Outcome::Failed),
-        };
-        let mut excerpt = Excerpt::new(if trimmed { TRIMMED } else { usize::MAX });
-        excerpt.push(text);
-        let (id, tool, text) = (self.id.as_str().to_owned(), self.tool.clone(), excerpt.finish());
-        Entry::Result { id, tool, text, outcome }
-    }
-}
-
-/// Says what came of a call, and what went wrong with it.
-fn result(settlement: &Settlement) -> (String, Outcome) {
-    let outcome = match settlement.ending {
-        Ending::Done => Outcome::Fine,
-        Ending::Failed | Ending::Skipped | Ending::Cut => Outcome::Failed,
-    };
-    let mut text = match (&settlement.fault, settlement.ending) {
-        (Some(fault), _) => match &fault.detail {
-            Some(detail) => format!("{}: {}\n{detail}\n", fault.kind, fault.message),
-            None => format!("{}: {}\n", fault.kind, fault.message),
-        },
-        (None, Ending::Skipped) => "the user chose to go on without it\n".to_owned(),
-        (None, Ending::Cut) => "it was cut short\n".to_owned(),
-        (None, Ending::Failed) => "it failed\n".to_owned(),
-        (None, Ending::Done) => String::new(),
-    };
-    text.push_str(&settlement.text);
-    (text, outcome)
 }
 
 /// Says how a run ended, where the model would not know.
@@ -350,11 +323,6 @@ fn ending(report: &RunReport) -> Option<String> {
     Some(note)
 }
 
-/// Estimates the tokens of so many bytes, with what a step of a conversation costs besides.
-const fn tokens_of(bytes: usize) -> u64 {
-    price::tokens_of(bytes) + 8
-}
-
 /// What a model is told that had said its last words when the daemon was restarted.
 const RESTARTED: &str =
     "[The daemon was restarted. If everything is done, say so in one sentence; otherwise go on.]";
@@ -362,8 +330,6 @@ const RESTARTED: &str =
 const SUMMARY: &str = "Summary of the conversation so far, which is not repeated word by word:";
 /// How many of the newest steps are told whole when results are trimmed.
 const UNTRIMMED: usize = 6;
-/// How much of a result is told when it is trimmed.
-const TRIMMED: usize = 2_000;
 
 #[cfg(test)]
 #[path = "context_tests.rs"]

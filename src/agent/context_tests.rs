@@ -1,9 +1,10 @@
 //! Conversations, folded from events.
 
 use super::*;
-use crate::kernel::event::{Budget, Fault, Found, Message, Steering, Used};
+use crate::kernel::event::{Branch, Budget, Ending, Fault, Found, Message, Steering, Used};
 use crate::kernel::id::{Fingerprint, Json};
 use crate::kernel::time::Now;
+use crate::provider::model::Outcome;
 
 #[test]
 fn a_conversation_is_told_in_the_order_that_servers_want() {
@@ -110,7 +111,7 @@ fn a_conversation_never_ends_with_words_of_the_model() {
     said(&mut context, 2, "done", None);
     let entries = context.entries(&BTreeMap::new(), Results::Whole);
     assert!(
-        matches!(entries.last(), Some(Entry::User(text)) if text.starts_with("[The daemon was restarted"))
+        matches!(entries.last(), Some(Entry::User { text, .. }) if text.starts_with("[The daemon was restarted"))
     );
     said(&mut context, 12, "reading", Some("r"));
     assert_eq!(
@@ -141,7 +142,7 @@ fn a_summary_takes_the_place_of_what_precedes_it_also_when_the_rest_is_read_alon
         let compaction = Compaction { summary: "S".into(), kept_from: Seq::new(12), tokens_before: 9 };
         context.fold(&event(20, EventKind::Compacted(Box::new(compaction))));
     }
-    assert_eq!(whole, part);
+    assert_eq!(whole.told(), part.told());
     let entries = kinds(&whole.entries(&BTreeMap::new(), Results::Whole));
     assert!(entries[0].ends_with("word by word:\n\nS"), "{entries:?}");
     assert_eq!(entries[1..], ["assistant: new +1", "fine: r"]);
@@ -167,7 +168,7 @@ fn older_results_are_trimmed_and_the_newest_are_not() {
         .iter()
         .filter_map(|entry| match entry {
             Entry::Result { text, .. } => Some(text.len()),
-            Entry::User(_) | Entry::Assistant { .. } => None,
+            Entry::User { .. } | Entry::Assistant { .. } => None,
         })
         .collect();
     assert_eq!(lengths.iter().filter(|length| **length == 5_000).count(), UNTRIMMED);
@@ -192,11 +193,68 @@ fn what_the_server_counted_is_believed_and_the_rest_estimated() {
     assert_eq!(context.tokens(1_000, Results::Whole), u64::MAX);
 }
 
+#[test]
+fn pictures_go_with_their_message_and_are_mentioned_in_a_summary() {
+    let mut context = Context::default();
+    context.fold(&with_picture(1, "what is it?"));
+    said(&mut context, 2, "a cat", None);
+    context.fold(&user(9, "thanks"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(kinds(&entries)[0], "user: what is it? with 1");
+    let older = context.before(Seq::new(9));
+    assert_eq!(kinds(&older)[0], "user: what is it?\n[pictures that came with it: 1]");
+    assert!(context.tokens(0, Results::Whole) > 1_600, "a picture has its price");
+}
+
+#[test]
+fn what_the_user_did_beside_is_told_unless_it_is_kept_from_the_model() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    context.fold(&taken(2, Vec::new()));
+    context.fold(&intended(3, "c1", "read"));
+    context.fold(&beside(4, "a1", true));
+    context.fold(&beside(5, "a2", false));
+    context.fold(&beside_settled(6, "a1", true, Some(1), "no rule\n"));
+    context.fold(&beside_settled(7, "a2", false, Some(0), "secret\n"));
+    context.fold(&settled(8, "c1", Ending::Done, "one"));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    let told = "user: [The user ran `make` beside the conversation; it exited with 1]\nno rule";
+    assert_eq!(kinds(&entries), ["user: go", "assistant:  +1", "fine: one", told]);
+}
+
+#[test]
+fn a_branch_is_told_as_the_conversation_was_there() {
+    let mut context = Context::default();
+    context.fold(&user(1, "first"));
+    said(&mut context, 2, "one", Some("result"));
+    context.fold(&compacted(8, "the first summary", 2));
+    context.fold(&user(9, "second"));
+    said(&mut context, 10, "two", None);
+    context.fold(&ended(15, RunOutcome::Success));
+    let there = kinds(&context.entries(&BTreeMap::new(), Results::Whole));
+    context.fold(&user(20, "third"));
+    said(&mut context, 21, "three", Some("late"));
+    context.fold(&compacted(30, "the second summary", 20));
+    context.fold(&ended(31, RunOutcome::Failed));
+    context.fold(&branched(40, 15));
+    assert_eq!(kinds(&context.entries(&BTreeMap::new(), Results::Whole)), there);
+    context.fold(&user(41, "instead"));
+    let entries = kinds(&context.entries(&BTreeMap::new(), Results::Whole));
+    assert_eq!(entries.last().unwrap(), "user: instead", "and hears nothing of how the other way ended");
+    assert!(entries[0].ends_with("the first summary"), "{entries:?}");
+    context.fold(&branched(50, 4));
+    let entries = kinds(&context.entries(&BTreeMap::new(), Results::Whole));
+    assert_eq!(entries[..3], ["user: first", "assistant: one +1", "failed: nobody knows what came of it"]);
+    context.fold(&branched(60, 0));
+    assert!(context.is_empty() && context.entries(&BTreeMap::new(), Results::Whole).is_empty());
+}
+
 /// A message that begins a run.
 pub(in crate::agent) fn user(seq: u64, text: &str) -> Event {
     let message = Message {
         message: MessageId::new(format!("m{seq}")),
         text: text.into(),
+        images: Vec::new(),
         criteria: Vec::new(),
         time_limit: None,
         budget: Budget::default(),
@@ -221,7 +279,8 @@ pub(in crate::agent) fn said(context: &mut Context, seq: u64, text: &str, result
 
 fn kinds(entries: &[Entry]) -> Vec<String> {
     let kind = |entry: &Entry| match entry {
-        Entry::User(text) => format!("user: {text}"),
+        Entry::User { text, images } if images.is_empty() => format!("user: {text}"),
+        Entry::User { text, images } => format!("user: {text} with {}", images.len()),
         Entry::Assistant { carry: _, said, calls } => format!("assistant: {said} +{}", calls.len()),
         Entry::Result { text, outcome: Outcome::Fine, .. } => format!("fine: {text}"),
         Entry::Result { text, outcome: Outcome::Failed, .. } => format!("failed: {text}"),
@@ -230,12 +289,13 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
 }
 
 fn event(seq: u64, kind: EventKind) -> Event {
-    Event { seq: Seq::new(seq), at: Now(seq), run: None, kind }
+    Event { seq: Seq::new(seq), at: Now(seq), run: None, version: None, kind }
 }
 
 fn steered(seq: u64, text: &str) -> Event {
     let (message, text, by) = (MessageId::new("s"), text.to_owned(), "cli".to_owned());
-    event(seq, EventKind::Steered(Box::new(Steering { message, text, fingerprint: Fingerprint(1), by })))
+    let (images, fingerprint) = (Vec::new(), Fingerprint(1));
+    event(seq, EventKind::Steered(Box::new(Steering { message, text, images, fingerprint, by })))
 }
 
 fn taken(seq: u64, pending: Vec<Wanted>) -> Event {
@@ -283,4 +343,41 @@ fn ended(seq: u64, outcome: RunOutcome) -> Event {
         exit_code: 0,
     };
     event(seq, EventKind::RunEnded(Box::new(report)))
+}
+
+fn with_picture(seq: u64, text: &str) -> Event {
+    let mut event = user(seq, text);
+    let EventKind::RunStarted(message) = &mut event.kind else { panic!("a message") };
+    message.images = vec![Image { mime: "image/png".into(), data: "aGk=".into() }];
+    event
+}
+
+fn beside(seq: u64, call: &str, told: bool) -> Event {
+    let (tool, args) = ("sandbox_exec".to_owned(), Json::new(r#"{"command":"make"}"#));
+    let intention = Intention { call: call.into(), tool, args, purpose: Purpose::Aside { told } };
+    event(seq, EventKind::CallIntended(Box::new(intention)))
+}
+
+fn beside_settled(seq: u64, call: &str, told: bool, exit_code: Option<i32>, text: &str) -> Event {
+    let settlement = Settlement {
+        call: call.into(),
+        tool: "sandbox_exec".into(),
+        purpose: Purpose::Aside { told },
+        millis: 1,
+        ending: Ending::Done,
+        exit_code,
+        text: text.into(),
+        fault: None,
+    };
+    event(seq, EventKind::CallSettled(Box::new(settlement)))
+}
+
+fn compacted(seq: u64, summary: &str, kept_from: u64) -> Event {
+    let compaction = Compaction { summary: summary.into(), kept_from: Seq::new(kept_from), tokens_before: 9 };
+    event(seq, EventKind::Compacted(Box::new(compaction)))
+}
+
+fn branched(seq: u64, until: u64) -> Event {
+    let branch = Branch { until: Seq::new(until), from: Seq::new(1) };
+    event(seq, EventKind::Branched { branch, by: "cli".into() })
 }

@@ -8,6 +8,7 @@ pub mod budget;
 pub mod compaction;
 pub mod context;
 pub mod grouping;
+pub mod inquiry;
 pub mod policy;
 pub mod price;
 pub mod prompt;

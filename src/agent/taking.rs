@@ -44,6 +44,16 @@ pub enum Act {
 }
 
 impl Taking {
+    /// Takes a turn that is not asked for again whatever goes wrong.
+    pub fn once() -> Self {
+        Self { tries: TRIES, ..Self::default() }
+    }
+
+    /// Returns how often the turn was asked for again, and how often that may be.
+    pub const fn tries(&self) -> (u32, u32) {
+        (self.tries, TRIES)
+    }
+
     /// Takes a piece of what the model says.
     pub fn piece(&mut self, piece: Piece) -> Option<Act> {
         self.begun = true;
@@ -213,6 +223,13 @@ mod tests {
         taking.fail(error(Kind::Cut), end(Stop::Done));
         taking.piece(Piece::Said("whole".into()));
         assert!(matches!(&taking.end(end(Stop::Done))[..], [Act::EndText, Act::Finish(..)]));
+    }
+
+    #[test]
+    fn a_turn_that_is_asked_for_once_is_given_up_at_once() {
+        let mut taking = Taking::once();
+        taking.piece(Piece::Said("half a".into()));
+        assert!(matches!(taking.fail(error(Kind::Cut), end(Stop::Done)), Act::Finish(None, _)));
     }
 
     #[test]

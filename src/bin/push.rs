@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 /// Becomes the daemon, and tells the client that started it how that went.
 fn serve(serve: Serve) -> ExitCode {
     let mut announcement = serve.announcement;
-    let ended = daemon::start(|| {
+    let ended = daemon::start(serve.pi, || {
         // A client that did not wait for the word needs none.
         let _ = announcement.take().map(|announcement| announcement.ready());
     });

@@ -3,20 +3,24 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use pushd::cli::ListenArgs;
 use pushd::sandbox::keeper;
 use pushd::{daemon, observe};
 
 /// The runtime daemon for coding agents, in the foreground; `push` is its client
 #[derive(Debug, Parser)]
 #[command(name = "pushd", version)]
-struct Args {}
+struct Args {
+    #[command(flatten)]
+    listen: ListenArgs,
+}
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
         return keeper::main();
     }
-    let Args {} = Args::parse();
-    match daemon::start(|| {}) {
+    let Args { listen } = Args::parse();
+    match daemon::start(listen.pi(), || {}) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             observe::report(&error);

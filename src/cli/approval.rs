@@ -5,6 +5,7 @@
 use clap::ValueEnum;
 use serde_json::Value;
 
+use super::form::{DISMISS, Form};
 use super::phrase::{choices, field};
 use super::plain::plain_line;
 use crate::client::{Environment, Event, Request};
@@ -57,6 +58,8 @@ pub(crate) struct Pending {
     pub(crate) can_last: bool,
     /// Whether the model hears why it was denied, and goes on.
     pub(crate) goes_on: bool,
+    /// What is to be filled in, where the model asks something.
+    pub(crate) form: Option<Form>,
 }
 
 /// How long a yes holds.
@@ -96,11 +99,15 @@ impl Pending {
             payload: payload.clone(),
             can_last: payload.get("remember").is_some_and(Value::is_string),
             goes_on: field(payload, "onDenial") == "continue",
+            form: payload.get("form").filter(|form| form.is_object()).map(Form::read),
         }
     }
 
     /// Returns the question for somebody who types.
     pub(crate) fn prompt(&self) -> String {
+        if let Some(form) = &self.form {
+            return form.prompt();
+        }
         match self.choices.as_slice() {
             [] => {
                 let lasting =
@@ -118,6 +125,14 @@ impl Pending {
     /// Returns what a typed answer means; none when it means nothing.
     pub(crate) fn verdict(&self, typed: &str) -> Option<Verdict> {
         let written = typed.trim();
+        if let Some(form) = &self.form {
+            let dismissed = written == DISMISS;
+            return if dismissed {
+                Some(Verdict::Deny(None))
+            } else {
+                form.typed(written).map(Verdict::Answer)
+            };
+        }
         let typed = written.to_lowercase();
         let lasting = |scope| self.can_last.then_some(Verdict::ApproveFor(scope));
         match typed.as_str() {
@@ -151,9 +166,14 @@ impl Pending {
         comment: Option<String>,
         environment: &Environment,
     ) -> Request {
+        let mut answer = None;
         let (decision, choice, scope, comment) = match verdict {
             Verdict::Approve(choice) => ("approve", choice, None, comment),
             Verdict::ApproveFor(scope) => ("approve", None, Some(scope.word()), comment),
+            Verdict::Answer(filled_in) => {
+                answer = Some(filled_in);
+                ("approve", None, None, comment)
+            }
             Verdict::Deny(choice) => ("deny", choice, None, comment),
             Verdict::DenyBecause(why) => ("deny", None, None, Some(why)),
         };
@@ -162,6 +182,7 @@ impl Pending {
             .with_some("choice", choice)
             .with_some("scope", scope)
             .with_some("comment", comment)
+            .with_some("answer", answer)
             .with_environment(environment)
     }
 }
@@ -173,6 +194,8 @@ pub(crate) enum Verdict {
     Approve(Option<String>),
     /// Go ahead, and do not ask about the same again for so long.
     ApproveFor(Scope),
+    /// This, where something is to be filled in.
+    Answer(Value),
     /// Do not.
     Deny(Option<String>),
     /// Do not, for this reason.
@@ -275,6 +298,22 @@ mod tests {
         assert_eq!(open.verdict("n"), Some(Verdict::Deny(None)));
         assert_eq!(open.verdict("No, use Make"), Some(Verdict::DenyBecause("use Make".into())));
         assert_eq!(open.verdict("yes please"), None);
+    }
+
+    #[test]
+    fn what_is_asked_is_answered_or_dismissed() {
+        let form = json!({"method": "select", "title": "Which?", "options": ["red", "blue"]});
+        let payload = json!({"approvalId": "appr_1", "summary": "Which?", "details": {}, "form": form,
+            "onDenial": "dismiss"});
+        let pending = Pending::read("s", Some("r"), &payload);
+        assert_eq!(pending.prompt(), "which one? [1 red, 2 blue, or /dismiss]");
+        assert_eq!(pending.verdict("2\n"), Some(Verdict::Answer(json!("blue"))));
+        assert_eq!(pending.verdict("/dismiss"), Some(Verdict::Deny(None)));
+        assert_eq!(pending.verdict("green"), None);
+        let line = pending.settle(Verdict::Answer(json!("blue")), None, &Environment::new()).line("r");
+        let request: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(request["payload"]["answer"], "blue");
+        assert_eq!(request["payload"]["decision"], "approve");
     }
 
     #[test]

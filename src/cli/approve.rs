@@ -13,7 +13,7 @@ use crate::client::Request;
 /// Approve what waits
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask about the same again"
+    after_help = "Examples:\n  push approve                      the only one that waits\n  push approve appr_01H --comment 'looks good'\n  push approve appr_01H --choice skip\n  push approve appr_01H --for session   and do not ask about the same again\n  push approve appr_01H --answer blue   what the model asked"
 )]
 pub(crate) struct ApproveArgs {
     /// The approval; may be left out when only one waits
@@ -27,6 +27,9 @@ pub(crate) struct ApproveArgs {
     /// How long the same may go ahead without asking again
     #[arg(long = "for", value_name = "SCOPE", conflicts_with = "choice")]
     scope: Option<Scope>,
+    /// What the model asked for: one of the options, yes or no, text, or a JSON object with the fields
+    #[arg(long, value_name = "TEXT|JSON", conflicts_with_all = ["choice", "scope"])]
+    answer: Option<String>,
 }
 
 /// Deny what waits
@@ -45,6 +48,7 @@ pub(crate) struct DenyArgs {
 /// Approves.
 pub(crate) async fn approve(args: ApproveArgs, context: &mut Context) -> Result<Exit, CliError> {
     settle(args.id, args.comment, context, |pending| match (&args.choice, args.scope) {
+        _ if args.answer.is_some() || pending.form.is_some() => answered(pending, args.answer.as_deref()),
         (None, None | Some(Scope::Once)) => Ok(Verdict::Approve(None)),
         (None, Some(scope)) if pending.can_last => Ok(Verdict::ApproveFor(scope)),
         (None, Some(_)) => {
@@ -72,6 +76,7 @@ async fn settle(
     let verdict = verdict(&pending)?;
     let word = match &verdict {
         Verdict::Approve(_) | Verdict::ApproveFor(_) => "approved",
+        Verdict::Answer(_) => "answered",
         Verdict::Deny(_) | Verdict::DenyBecause(_) => "denied",
     };
     let request = pending.settle(verdict, comment, client.environment());
@@ -92,6 +97,17 @@ fn find(approvals: &Value, typed: Option<&str>) -> Result<Pending, CliError> {
     Ok(Pending::read(&field(found, "sessionId"), run, found))
 }
 
+/// Turns an answer into what the question takes.
+fn answered(pending: &Pending, answer: Option<&str>) -> Result<Verdict, CliError> {
+    match (&pending.form, answer) {
+        (Some(form), Some(answer)) => form.given(answer).map(Verdict::Answer).map_err(CliError::Usage),
+        (Some(_), None) => Err(CliError::Usage(
+            "this is a question: answer it with --answer, or dismiss it with push deny".to_owned(),
+        )),
+        (None, _) => Err(CliError::Usage("this approval takes a yes or a no, and no answer".to_owned())),
+    }
+}
+
 fn no_such_choice(pending: &Pending, choice: &str) -> CliError {
     let choices = plain_line(&pending.choices.join(", "));
     CliError::Usage(if choices.is_empty() {
@@ -106,6 +122,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_question_takes_an_answer_and_an_approval_takes_none() {
+        let form = json!({"method": "confirm", "title": "Sure?"});
+        let asked = Pending::read("s", None, &json!({"approvalId": "a", "details": {}, "form": form}));
+        assert_eq!(answered(&asked, Some("no")).unwrap(), Verdict::Answer(json!(false)));
+        assert!(answered(&asked, None).is_err());
+        assert!(answered(&asked, Some("perhaps")).is_err());
+        let plain = Pending::read("s", None, &json!({"approvalId": "a", "details": {}}));
+        assert!(answered(&plain, Some("yes")).is_err());
+    }
 
     #[test]
     fn an_approval_is_found_by_its_beginning_or_by_being_alone() {

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::console::{Palette, Style};
+use super::form::Form;
 use super::phrase::{asked, extent, field};
 use super::plain::{exact, exact_line, plain_line};
 use super::returned::changed;
@@ -46,6 +47,10 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Exte
             }
         }
     };
+    let form = payload.get("form").filter(|form| form.is_object());
+    for shown in form.map(|form| Form::read(form).lines()).unwrap_or_default() {
+        text += &quoted(&exact(&shown), extent.message);
+    }
     let cwd = field(details, "cwd");
     if !matches!(cwd.as_str(), "" | ".") {
         text += &line(&format!("in {cwd}"));
@@ -155,6 +160,17 @@ mod tests {
         assert!(
             painted.contains("  \u{1b}[31m-old\u{1b}[0m\n  \u{1b}[32m+new<U+001B>[2J\u{1b}[0m\n"),
             "{painted}"
+        );
+    }
+
+    #[test]
+    fn a_question_shows_what_there_is_to_choose_from() {
+        let form = json!({"method": "select", "title": "Which?", "options": ["red", "blue\u{1b}[2J"]});
+        let payload =
+            json!({"kind": "question", "summary": "Which?\nof the doors", "details": {}, "form": form});
+        assert_eq!(
+            card(&payload, "", Palette::Plain, Extent::USUAL),
+            "  │ Which?\n  │ of the doors\n  │ 1. red\n  │ 2. blue<U+001B>[2J\n"
         );
     }
 

@@ -8,6 +8,7 @@ use crate::client::{AskError, Unreachable};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
 use crate::provider::keys::KeyError;
+use crate::token::TokensError;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,9 @@ pub(crate) enum CliError {
     /// The configuration has a mistake.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Tokens cannot be read or changed.
+    #[error(transparent)]
+    Token(#[from] TokensError),
     /// A key cannot be put away.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -135,6 +139,7 @@ impl CliError {
             | Self::File { .. }
             | Self::Config(_)
             | Self::Key(_)
+            | Self::Token(_)
             | Self::UnknownProvider { .. }
             | Self::OutcomeGone
             | Self::NoRun { .. }

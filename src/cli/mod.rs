@@ -18,6 +18,7 @@ mod delete;
 mod doctor;
 mod end;
 mod exit;
+mod form;
 mod holdings;
 mod ids;
 mod input;
@@ -33,6 +34,7 @@ mod os;
 mod os;
 mod overview;
 mod phrase;
+mod pi;
 mod plain;
 mod purge;
 mod queue;
@@ -45,6 +47,7 @@ mod sessions;
 mod show;
 mod steer;
 mod store;
+mod token;
 mod view;
 mod wait;
 
@@ -55,15 +58,19 @@ use clap::{Parser, Subcommand};
 
 use self::console::{ColorChoice, Volume};
 use self::context::Context;
+pub use self::daemon::ListenArgs;
 use self::daemon::{DaemonArgs, DaemonVerb};
 use self::exit::{CliError, Exit};
 use crate::client::Announcement;
+use crate::config::pi::Asked;
 
 /// What `push daemon run` hands to the daemon.
 #[derive(Debug)]
 pub struct Serve {
     /// What is owed to the client that started it, if one did.
     pub announcement: Option<Announcement>,
+    /// Where Pi is to be spoken.
+    pub pi: Asked,
 }
 
 /// Runs coding agents and playbooks in sessions that survive everything.
@@ -129,6 +136,8 @@ enum Verb {
     Purge(purge::PurgeArgs),
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
+    Token(token::TokenArgs),
+    Pi(pi::PiArgs),
     Daemon(DaemonArgs),
 }
 
@@ -180,6 +189,8 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
         Some(Verb::Purge(args)) => purge::run(args, context).await,
         Some(Verb::Doctor(args)) => doctor::run(args, context).await,
         Some(Verb::Config(args)) => config::run(args, context).await,
+        Some(Verb::Token(args)) => token::run(args, context),
+        Some(Verb::Pi(args)) => pi::run(args, context).await,
         Some(Verb::Daemon(args)) => daemon::run(args, context).await,
     }
 }

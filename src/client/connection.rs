@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::{Backoff, chance};
+use super::bridge::Bridge;
 use super::link::{Link, Lost};
 use super::start::{Missing, Unreachable, connect_or_start};
 use super::watch::{Access, Attached, Watch};
@@ -139,6 +140,18 @@ impl Client {
             }
         }
         Err(AskError::Unanswered { kind: request.kind() })
+    }
+
+    /// Has the connection go on in another protocol, and hands it over.
+    pub async fn speak(mut self, request: Request) -> Result<Bridge, AskError> {
+        let mut link = self.take_link().await?;
+        match link.exchange(&request, &mut self.watch).await {
+            Ok(outcome) => {
+                outcome?;
+                Ok(link.into_bridge())
+            }
+            Err(_) => Err(AskError::Unreachable(self.silent())),
+        }
     }
 
     /// Attaches to a session: everything after `seen` comes as events, each once.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use ulid::Ulid;
 
+use super::bridge::Bridge;
 use super::watch::Watch;
 use crate::adapter::push::client::{Fault, Incoming, Request, Unreadable, read};
 use crate::transport::local::Stream;
@@ -66,6 +67,11 @@ impl Link {
                 Incoming::Response(_) | Incoming::Unknown => {}
             }
         }
+    }
+
+    /// Hands the connection over as it is, to somebody who speaks something else on it.
+    pub(super) fn into_bridge(self) -> Bridge {
+        Bridge { reader: self.reader, writer: self.writer }
     }
 
     /// Reads the next message; a reading that is given up half-way loses nothing.

@@ -4,6 +4,7 @@
 //! itself. It shows nothing to anybody; what a person should know goes out as a [`Notice`].
 
 mod backoff;
+mod bridge;
 mod connection;
 mod environment;
 mod link;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use crate::adapter::push::client::{Environment, Event, Fault, Request};
 pub use crate::transport::local::Address;
+pub use bridge::{Bridge, Bridged};
 pub use connection::{AskError, Client, Notice, Settings};
 pub use environment::collect as collect_environment;
 pub use os::{end_process, process_is_alive};

@@ -24,6 +24,24 @@ pub struct Limits {
     pub wrong_tokens: u32,
     /// After how long one more may be tried.
     pub wrong_token_pause: Duration,
+    /// How long the handshake of a WebSocket may take.
+    pub handshake: Duration,
+    /// How many connections of Pi are served at once.
+    pub pi_connections: usize,
+    /// How long a message of Pi may be, in bytes.
+    pub pi_message_bytes: usize,
+    /// How many commands of Pi are taken in a minute.
+    pub pi_commands: usize,
+    /// How many of them in one session.
+    pub pi_session_commands: usize,
+    /// How many sessions Pi may have in use.
+    pub pi_sessions: usize,
+    /// How long a command of Pi may take that may take only so long; none leaves it to the protocol.
+    pub pi_command: Option<Duration>,
+    /// How long a command of Pi waits for those it depends on.
+    pub pi_dependency: Duration,
+    /// How long the key of a command of Pi is remembered.
+    pub pi_key: Duration,
     /// How many requests of one connection may be unanswered.
     pub requests: usize,
     /// How many commands may wait for a session, and as many for its control.
@@ -89,6 +107,15 @@ impl Default for Limits {
             connections: 20_000,
             wrong_tokens: 10,
             wrong_token_pause: Duration::from_secs(6),
+            handshake: Duration::from_secs(10),
+            pi_connections: 1_000,
+            pi_message_bytes: 10 * 1024 * 1024,
+            pi_commands: 1_000,
+            pi_session_commands: 100,
+            pi_sessions: 100,
+            pi_command: None,
+            pi_dependency: Duration::from_secs(30),
+            pi_key: Duration::from_secs(10 * 60),
             requests: 64,
             inbox: 256,
             reports: 1024,
@@ -139,6 +166,10 @@ impl Limits {
         if let Some(pause) = seconds("PUSH_WRONG_TOKEN_SECONDS")? {
             limits.wrong_token_pause = pause;
         }
+        if let Some(handshake) = seconds("PUSH_HANDSHAKE_SECONDS")? {
+            limits.handshake = handshake;
+        }
+        limits.pi_from_environment(variable)?;
         if let Some(approval) = seconds("PUSH_APPROVAL_SECONDS")? {
             limits.session.gate_millis = u64::try_from(approval.as_millis()).unwrap_or(u64::MAX);
         }
@@ -158,6 +189,28 @@ impl Limits {
             retention.at_most_every = pause;
         }
         Ok(limits)
+    }
+
+    fn pi_from_environment(&mut self, variable: Variable<'_>) -> Result<(), LimitError> {
+        for (name, limit) in [
+            ("PUSH_PI_CONNECTIONS", &mut self.pi_connections),
+            ("PUSH_PI_COMMANDS", &mut self.pi_commands),
+            ("PUSH_PI_SESSION_COMMANDS", &mut self.pi_session_commands),
+            ("PUSH_PI_SESSIONS", &mut self.pi_sessions),
+        ] {
+            if let Some(most) = count(variable, name)? {
+                *limit = usize::try_from(most).unwrap_or(usize::MAX);
+            }
+        }
+        let seconds = |name| time(variable, name, "a number of seconds", 1.0);
+        self.pi_command = seconds("PUSH_PI_COMMAND_SECONDS")?;
+        if let Some(wait) = seconds("PUSH_PI_DEPENDENCY_SECONDS")? {
+            self.pi_dependency = wait;
+        }
+        if let Some(life) = seconds("PUSH_PI_KEY_SECONDS")? {
+            self.pi_key = life;
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ pub mod file;
 pub mod limits;
 pub mod origin;
 pub mod paths;
+pub mod pi;
 pub mod project;
 pub mod sandbox;
 pub mod settings;

@@ -4,11 +4,13 @@
 //! among the values.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use super::file::File;
+use super::pi;
 use super::project::{Project, tighten};
 use super::settings::{NO_MODEL, Price, ProviderKind, ProviderSettings, Settings, Switch, place_variable};
 
@@ -73,6 +75,7 @@ pub fn rows(file: &File, projects: &[Project], variables: Variables<'_>) -> Vec<
     }
     rows.extend(bounded);
     rows.extend(rule_rows(file, projects));
+    rows.extend(pi_rows(file, variables));
     rows
 }
 
@@ -98,6 +101,23 @@ fn rule_rows(file: &File, projects: &[Project]) -> Vec<Row> {
             origin,
         })
         .collect()
+}
+
+/// The endpoint of Pi, which is no project's.
+fn pi_rows(file: &File, variables: Variables<'_>) -> Vec<Row> {
+    let pi = &file.settings.pi;
+    let mut listen = row(file, "pi.listen", json!(pi.listen.to_string()));
+    if let Ok(Some(port)) = pi::port(variables) {
+        let value = json!(SocketAddr::new(pi.listen.ip(), port).to_string());
+        listen = Row { value, origin: Origin::Variable(pi::PORT_VARIABLE.to_owned()), ..listen };
+    }
+    vec![
+        row(file, "pi.enabled", json!(pi.enabled == Switch::On)),
+        listen,
+        row(file, "pi.origins", json!(pi.origins)),
+        row(file, "pi.hosts", json!(pi.hosts)),
+        row(file, "pi.require_token", json!(pi.require_token == Switch::On)),
+    ]
 }
 
 fn chosen(file: &File, variables: Variables<'_>, key: &str, variable: &str, otherwise: Option<&str>) -> Row {
@@ -208,6 +228,7 @@ mod tests {
             "PUSH_MODEL" => Some("".into()),
             "OPENAI_BASE_URL" => Some("http://b/v1".into()),
             "OLLAMA_HOST" => Some("10.0.0.1".into()),
+            "PI_SERVER_PORT" => Some("4242".into()),
             _ => None,
         };
         let rows = rows(&file, &[], &variables);
@@ -216,6 +237,7 @@ mod tests {
             ("model", "qwen", Origin::File { line: 2 }),
             ("providers.openai.base_url", "http://b/v1", Origin::Variable("OPENAI_BASE_URL".into())),
             ("providers.ollama.base_url", "10.0.0.1", Origin::Variable("OLLAMA_HOST".into())),
+            ("pi.listen", "127.0.0.1:4242", Origin::Variable("PI_SERVER_PORT".into())),
         ] {
             let row = rows.iter().find(|row| row.key == key).unwrap();
             assert_eq!((&row.value, &row.origin), (&json!(text), &origin), "{key}");

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::rule::Rule;
+use super::pi::PiSettings;
 use super::sandbox::SandboxSettings;
 
 /// What the user has chosen.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub tools: Tools,
     /// What confines the commands of models.
     pub sandbox: SandboxSettings,
+    /// Where Pi is spoken, and to whom.
+    pub pi: PiSettings,
 }
 
 /// The provider of those who have chosen none.

@@ -11,17 +11,20 @@ use serde_json::value::RawValue;
 use crate::adapter::push::encode;
 use crate::adapter::push::record::{self, RecordError};
 use crate::kernel::command::Openness;
+use crate::kernel::effect::Voice;
 use crate::kernel::event::{
-    Budget, Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport,
+    Adjustment, Budget, Decision, Event, EventKind, Message, Opening, Outcome, Question, RunReport,
 };
 use crate::kernel::gate::Gate;
-use crate::kernel::id::{Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
+use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq, SessionId};
 use crate::kernel::ledger::{Entry, Ledger, Scope};
-use crate::kernel::state::{Call, Run, Spent, Stage, State, Stopping};
+use crate::kernel::state::{Call, Compacting, Run, Spent, Stage, State, Stopping};
 use crate::kernel::time::Now;
 
-/// The form that is written; another one is not read.
-const VERSION: u32 = 1;
+/// The form that is written.
+const VERSION: u32 = 2;
+/// The oldest form that is read: what it does not know was not there.
+const OLDEST: u32 = 1;
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +52,7 @@ pub fn encode(state: &State) -> Vec<u8> {
 /// Reads a state.
 pub fn decode(bytes: &[u8]) -> Result<State, CheckpointError> {
     let written: Written = serde_json::from_slice(bytes)?;
-    if written.version != VERSION {
+    if !(OLDEST..=VERSION).contains(&written.version) {
         return Err(CheckpointError::Version(written.version));
     }
     written.state()
@@ -78,6 +81,16 @@ struct Written {
     ended: bool,
     #[serde(default)]
     context_from: u64,
+    #[serde(default)]
+    session_version: u64,
+    /// What is different from how it began, as one adjustment.
+    #[serde(default)]
+    adjusted: Option<Line>,
+    #[serde(default)]
+    asides: Vec<(Line, bool)>,
+    /// The beginning of a summary, with its position.
+    #[serde(default)]
+    compaction: Option<(u64, Line)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +115,17 @@ struct WrittenRun {
     torn: bool,
     #[serde(default)]
     spent: WrittenSpent,
+    /// Who answers; whoever the session names, in an old form.
+    #[serde(default)]
+    voice: Option<WrittenVoice>,
+    #[serde(default)]
+    retrying: Option<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenVoice {
+    provider: String,
+    model: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -143,6 +167,9 @@ impl Written {
             let report = RunReport { outcome: *outcome, exit_code: *exit_code, ..empty_report() };
             Some((run.as_str().to_owned(), line(EventKind::RunEnded(Box::new(report)))?))
         });
+        let compaction = state.compaction.and_then(|Compacting { began, reason }| {
+            Some((began.number(), line(EventKind::CompactionBegan { reason, by: None })?))
+        });
         let queue =
             state.queue.iter().filter_map(|queued| line(EventKind::MessageQueued(Box::new(queued.clone()))));
         Self {
@@ -166,6 +193,10 @@ impl Written {
             last_run,
             ended: state.open == Openness::Ended,
             context_from: state.context_from.number(),
+            session_version: state.version,
+            adjusted: adjusted_line(&state.adjusted),
+            asides: calls(&state.asides),
+            compaction,
         }
     }
 
@@ -194,13 +225,13 @@ impl Written {
         let last_run = self.last_run.map(|(run, line)| {
             report(&line).map(|report| (RunId::from(run), report.outcome, report.exit_code))
         });
-        Ok(State {
+        let mut state = State {
             opening,
             name: self.name,
             opened_at: Now(self.opened_at),
             updated_at: Now(self.updated_at),
             last_seq: Seq::new(self.last_seq),
-            run: self.run.map(WrittenRun::run).transpose()?,
+            run: None,
             gates: gates.collect::<Result<_, CheckpointError>>()?,
             settled_gates: self.settled_gates.into_iter().map(GateId::from).collect(),
             granted: self.granted,
@@ -211,7 +242,13 @@ impl Written {
             last_run: last_run.transpose()?,
             open: if self.ended { Openness::Ended } else { Openness::Open },
             context_from: Seq::new(self.context_from),
-        })
+            version: self.session_version,
+            adjusted: self.adjusted.map(|line| adjustment(&line)).transpose()?.unwrap_or_default(),
+            asides: read_calls(self.asides, &BTreeMap::new())?,
+            compaction: self.compaction.map(|(began, line)| compacting(began, &line)).transpose()?,
+        };
+        state.run = self.run.map(|run| run.run(&state.voice())).transpose()?;
+        Ok(state)
     }
 }
 
@@ -221,15 +258,12 @@ impl WrittenRun {
             .steers
             .iter()
             .filter_map(|(at, steering)| Some((*at, line(EventKind::Steered(Box::new(steering.clone())))?)));
-        let calls = run.calls.values().filter_map(|call| {
-            let started = call.stage == Stage::Started;
-            Some((line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
-        });
         let bound =
             run.calls.iter().filter_map(|(id, call)| Some((id.as_str().to_owned(), call.bound.clone()?)));
         let message = Message {
             message: run.message.clone(),
             text: run.text.clone(),
+            images: Vec::new(),
             criteria: run.criteria.clone(),
             time_limit: None,
             budget: run.budget,
@@ -254,7 +288,7 @@ impl WrittenRun {
             begun: run.begun,
             done: run.done,
             speaking: run.speaking,
-            calls: calls.collect(),
+            calls: calls(&run.calls),
             bound: bound.collect(),
             granted: run.granted.clone(),
             last: run.last.clone().and_then(|last| line(EventKind::CallSettled(Box::new(last)))),
@@ -267,24 +301,21 @@ impl WrittenRun {
                 tokens: run.spent.tokens,
                 raised: WrittenRaises { cost, turns, tokens },
             },
+            voice: Some(WrittenVoice {
+                provider: run.voice.provider.clone(),
+                model: run.voice.model.clone(),
+            }),
+            retrying: run.retrying,
         })
     }
 
-    fn run(self) -> Result<Run, CheckpointError> {
+    fn run(self, usual: &Voice) -> Result<Run, CheckpointError> {
         let EventKind::RunStarted(message) = event(&self.message)? else {
             return Err(CheckpointError::Misplaced);
         };
         let steers = self.steers.into_iter().map(|(at, line)| {
             let EventKind::Steered(steering) = event(&line)? else { return Err(CheckpointError::Misplaced) };
             Ok((at, *steering))
-        });
-        let calls = self.calls.into_iter().map(|(line, started)| {
-            let EventKind::CallIntended(intention) = event(&line)? else {
-                return Err(CheckpointError::Misplaced);
-            };
-            let stage = if started { Stage::Started } else { Stage::Intended };
-            let bound = self.bound.get(intention.call.as_str()).cloned();
-            Ok((intention.call.clone(), Call { intention: *intention, stage, bound }))
         });
         let last = self.last.map(|line| {
             let EventKind::CallSettled(settlement) = event(&line)? else {
@@ -314,12 +345,18 @@ impl WrittenRun {
             begun: self.begun,
             done: self.done,
             speaking: self.speaking,
-            calls: calls.collect::<Result<_, CheckpointError>>()?,
+            calls: read_calls(self.calls, &self.bound)?,
             granted: self.granted,
             last: last.transpose()?,
             checks: report(&self.checks)?.checks,
             stopping: stopping.transpose()?,
             torn: self.torn,
+            // Of how the provider answers, a run has nothing of its own.
+            voice: self.voice.map_or_else(
+                || usual.clone(),
+                |WrittenVoice { provider, model }| Voice { provider, model, ..usual.clone() },
+            ),
+            retrying: self.retrying,
         })
     }
 }
@@ -328,7 +365,8 @@ impl WrittenRun {
 fn line(kind: EventKind) -> Option<Line> {
     let nobody = SessionId::from("");
     // A line names a run where its kind does, so one stands here as well.
-    let event = Event { seq: Seq::ZERO, at: Now::default(), run: Some(RunId::from("")), kind };
+    let run = Some(RunId::from(""));
+    let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, kind };
     let mut bytes = Vec::new();
     encode::event_line(&nobody, &event, &mut bytes);
     let text = String::from_utf8(bytes).ok()?;
@@ -339,25 +377,61 @@ fn event(line: &RawValue) -> Result<EventKind, CheckpointError> {
     Ok(record::decode_event(line.get().as_bytes())?.kind)
 }
 
+fn calls(calls: &BTreeMap<CallId, Call>) -> Vec<(Line, bool)> {
+    let written = calls.values().filter_map(|call| {
+        let started = call.stage == Stage::Started;
+        Some((line(EventKind::CallIntended(Box::new(call.intention.clone())))?, started))
+    });
+    written.collect()
+}
+
+fn read_calls(
+    written: Vec<(Line, bool)>,
+    bound: &BTreeMap<String, String>,
+) -> Result<BTreeMap<CallId, Call>, CheckpointError> {
+    let calls = written.into_iter().map(|(line, started)| {
+        let EventKind::CallIntended(intention) = event(&line)? else {
+            return Err(CheckpointError::Misplaced);
+        };
+        let stage = if started { Stage::Started } else { Stage::Intended };
+        let bound = bound.get(intention.call.as_str()).cloned();
+        Ok((intention.call.clone(), Call { intention: *intention, stage, bound }))
+    });
+    calls.collect()
+}
+
+fn adjusted_line(adjusted: &Adjustment) -> Option<Line> {
+    let changed = Some(adjusted).filter(|adjusted| **adjusted != Adjustment::default())?;
+    line(EventKind::Adjusted { adjustment: Box::new(changed.clone()), by: String::new() })
+}
+
+fn adjustment(line: &RawValue) -> Result<Adjustment, CheckpointError> {
+    let EventKind::Adjusted { adjustment, by: _ } = event(line)? else {
+        return Err(CheckpointError::Misplaced);
+    };
+    Ok(*adjustment)
+}
+
+fn compacting(began: u64, line: &RawValue) -> Result<Compacting, CheckpointError> {
+    let EventKind::CompactionBegan { reason, by: _ } = event(line)? else {
+        return Err(CheckpointError::Misplaced);
+    };
+    Ok(Compacting { began: Seq::new(began), reason })
+}
+
 fn opening(line: &RawValue) -> Result<Opening, CheckpointError> {
-    {
-        let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*opening)
-    }
+    let EventKind::SessionOpened(opening) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*opening)
 }
 
 fn question(line: &RawValue) -> Result<Question, CheckpointError> {
-    {
-        let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*question)
-    }
+    let EventKind::GateOpened(question) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*question)
 }
 
 fn report(line: &RawValue) -> Result<RunReport, CheckpointError> {
-    {
-        let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
-        Ok(*report)
-    }
+    let EventKind::RunEnded(report) = event(line)? else { return Err(CheckpointError::Misplaced) };
+    Ok(*report)
 }
 
 const fn empty_report() -> RunReport {

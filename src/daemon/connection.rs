@@ -3,6 +3,7 @@
 //! The reader stops taking lines while too many of its requests are unanswered; the writer reads events at its own
 //! pace from the feeds, or from the journal when it has fallen behind. Neither ever holds up a session.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,15 @@ use tracing::{debug, trace};
 
 use super::mint;
 use super::outbox::{Out, Outbox};
+use super::pi::{self, PiPeer, Via};
 use super::requests::Desk;
 use super::server::Server;
 use super::writing;
-use crate::adapter::push::decode::{self, Malformed, Problem};
+use crate::adapter::push::decode::{self, Ask, Malformed, Problem, Protocol, Speak};
 use crate::adapter::push::encode;
 use crate::kernel::id::ParticipantId;
 use crate::transport::compact::{self, compact};
+use crate::transport::frames::{Receiving, Sending};
 use crate::transport::line::{Line, Lines};
 use crate::transport::local;
 
@@ -30,51 +33,115 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     let limits = server.hub().world().limits;
     let permits = Arc::new(Semaphore::new(limits.requests));
     let desk = Desk::new(Arc::clone(&server), Arc::clone(&outbox));
+    let mut lines = Lines::new(receiving, limits.line_bytes);
     let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
-    tokio::select! {
-        () = read(&server, receiving, &desk, &permits) => {
-            // The peer has said all it will; what it asked for is still answered.
+    let over = tokio::select! {
+        switch = read(&server, &mut lines, &desk, &permits) => {
+            // The peer has said all it will in this protocol; what it asked for is still answered.
             let all_answered = permits.acquire_many(u32::try_from(limits.requests).unwrap_or(u32::MAX));
             tokio::select! {
-                _ = all_answered => {}
-                _ = &mut writer => {}
+                _ = all_answered => Over::Answered(switch),
+                _ = &mut writer => Over::Unwritable,
             }
         }
-        _ = &mut writer => {}
-        () = server.hub().world().parting.wait() => {}
-    }
-    outbox.close();
-    // A writer that is stuck in a full socket is of no use to anybody; one that has ended must not be asked again.
-    if !writer.is_finished() && timeout(FAREWELL, &mut writer).await.is_err() {
-        writer.abort();
+        _ = &mut writer => Over::Unwritable,
+        () = server.hub().world().parting.wait() => Over::Answered(None),
+    };
+    if let Over::Answered(switch) = over {
+        let farewell = switch.as_ref().map_or(FAREWELL, |switch| {
+            outbox.push(Out::Lines { bytes: switch.answer.clone(), permit: None });
+            // It is no farewell: the writer knows how long a peer may be slow.
+            Duration::MAX
+        });
+        drop(desk);
+        outbox.close();
+        match (timeout(farewell, &mut writer).await, switch) {
+            (Ok(Ok(Some(sending))), Some(switch)) => {
+                let sending = Sending::lines(sending, limits.stalled);
+                // Boxed: other connections hold no room for it.
+                Box::pin(speak(server, switch.speak, id, lines, sending)).await;
+            }
+            (Ok(_), _) => {}
+            // A writer that is stuck in a full socket is of no use to anybody.
+            (Err(_), _) => writer.abort(),
+        }
     }
     debug!(connection = id.0, "connection closed");
+}
+
+/// How a connection comes to its end in this protocol.
+enum Over {
+    /// Everything is answered; it may go on in another.
+    Answered(Option<Switch>),
+    /// Nothing can be written any more.
+    Unwritable,
+}
+
+/// What is left to do for a peer that wants to speak another protocol.
+struct Switch {
+    speak: Speak,
+    answer: Vec<u8>,
+}
+
+/// Goes on in another protocol, from where the lines are.
+async fn speak(
+    server: Arc<Server>,
+    asked: Speak,
+    id: ParticipantId,
+    lines: Lines<local::ReadHalf>,
+    sending: Sending,
+) {
+    let limits = server.hub().world().limits;
+    match asked.protocol {
+        Protocol::Pi => {
+            let receiving = Receiving::resumed(lines, limits.pi_message_bytes);
+            let cwd = asked.cwd.map(PathBuf::from);
+            let peer = PiPeer { id, via: Via::Lines, cwd, environment: asked.environment };
+            pi::serve(server, peer, receiving, sending).await;
+        }
+    }
 }
 
 /// How long a writer may take for its last words.
 pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 
-async fn read(server: &Server, from: impl AsyncRead + Unpin, desk: &Desk, permits: &Arc<Semaphore>) {
+/// Takes requests until the peer ends, or wants to speak another protocol.
+async fn read(
+    server: &Server,
+    lines: &mut Lines<impl AsyncRead + Unpin>,
+    desk: &Desk,
+    permits: &Arc<Semaphore>,
+) -> Option<Switch> {
     let limits = server.hub().world().limits;
-    let mut lines = Lines::new(from, limits.line_bytes);
     let mut first = true;
     loop {
         let next = if first {
             match timeout(limits.first_line, lines.next()).await {
                 Ok(next) => next,
-                Err(_) => return debug!("a connection said nothing in time"),
+                Err(_) => {
+                    debug!("a connection said nothing in time");
+                    return None;
+                }
             }
         } else {
             lines.next().await
         };
         let line = match next {
             Ok(Some(line)) => line,
-            Ok(None) => return,
-            Err(error) => return debug!(%error, "a connection broke"),
+            Ok(None) => return None,
+            Err(error) => {
+                debug!(%error, "a connection broke");
+                return None;
+            }
         };
         first = false;
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return None };
         match request(&line, server, limits.line_depth) {
+            Ok(decode::Request { request_id, kind_name, ask: Ask::Speak(speak), .. }) => {
+                let request = request_id.unwrap_or_else(mint::request);
+                let answer = encode::response_ok(&request, &kind_name, None, &encode::speaking());
+                return Some(Switch { speak: *speak, answer });
+            }
             // Boxed: a connection that is silent holds no room for what a request needs.
             Ok(request) => Box::pin(desk.handle(request, permit)).await,
             Err(malformed) => refuse(desk.outbox(), &malformed, permit),

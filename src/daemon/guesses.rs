@@ -1,4 +1,4 @@
-//! How often a wrong attach token may be tried: a bucket of guesses for each session, which fills again with time.
+//! How often a wrong token may be tried: a bucket of guesses for each session or guesser, which fills again with time.
 //!
 //! A guess is taken before the token is looked at and given back when it was right, so that many who guess at once get no
 //! more than one who does. While a bucket is empty no token is looked at, not even the right one; whoever needs no token
@@ -8,24 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::kernel::id::SessionId;
-
 /// The guesses that were made of late.
 #[derive(Debug)]
-pub(super) struct Guesses {
+pub(super) struct Guesses<K> {
     most: u32,
     refill: Duration,
-    made: Mutex<Made>,
+    made: Mutex<Made<K>>,
 }
 
-#[derive(Debug, Default)]
-struct Made {
-    buckets: BTreeMap<SessionId, Bucket>,
+#[derive(Debug)]
+struct Made<K> {
+    buckets: BTreeMap<K, Bucket>,
     /// How many buckets there may be before the full ones are swept out.
     sweep_at: usize,
 }
 
-/// What is left of the guesses at one session's token.
+/// What is left of the guesses under one key.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     left: u32,
@@ -33,17 +31,17 @@ struct Bucket {
     at: Duration,
 }
 
-impl Guesses {
+impl<K: Ord + Clone> Guesses<K> {
     /// Allows `most` wrong guesses at once, and one more after each `refill`.
-    pub(super) fn new(most: u32, refill: Duration) -> Self {
-        Self { most, refill, made: Mutex::default() }
+    pub(super) const fn new(most: u32, refill: Duration) -> Self {
+        Self { most, refill, made: Mutex::new(Made { buckets: BTreeMap::new(), sweep_at: 0 }) }
     }
 
-    /// Takes one guess at the token of a session, or says after which time there is one.
-    pub(super) fn take(&self, session: &SessionId, now: Duration) -> Result<(), Duration> {
+    /// Takes one guess under a key, or says after which time there is one.
+    pub(super) fn take(&self, key: &K, now: Duration) -> Result<(), Duration> {
         let mut made = self.lock();
         self.sweep(&mut made, now);
-        let bucket = made.buckets.entry(session.clone()).or_insert(Bucket { left: self.most, at: now });
+        let bucket = made.buckets.entry(key.clone()).or_insert(Bucket { left: self.most, at: now });
         self.fill(bucket, now);
         if bucket.left == 0 {
             return Err(self.refill.saturating_sub(now.saturating_sub(bucket.at)));
@@ -53,8 +51,8 @@ impl Guesses {
     }
 
     /// Gives back a guess that was right.
-    pub(super) fn give_back(&self, session: &SessionId) {
-        if let Some(bucket) = self.lock().buckets.get_mut(session) {
+    pub(super) fn give_back(&self, key: &K) {
+        if let Some(bucket) = self.lock().buckets.get_mut(key) {
             bucket.left = bucket.left.saturating_add(1).min(self.most);
         }
     }
@@ -70,8 +68,8 @@ impl Guesses {
         bucket.at = if bucket.left == self.most { now } else { bucket.at + self.refill * come };
     }
 
-    /// Drops full buckets, so that only sessions at which somebody guesses take memory.
-    fn sweep(&self, made: &mut Made, now: Duration) {
+    /// Drops full buckets, so that only what is guessed at takes memory.
+    fn sweep(&self, made: &mut Made<K>, now: Duration) {
         if made.buckets.len() >= made.sweep_at {
             made.buckets.retain(|_, bucket| {
                 self.fill(bucket, now);
@@ -81,7 +79,7 @@ impl Guesses {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Made> {
+    fn lock(&self) -> MutexGuard<'_, Made<K>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,6 +90,7 @@ const FEW: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::id::SessionId;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::clock::Clock;
@@ -21,10 +21,12 @@ use super::retention;
 use super::server::Server;
 use super::tending;
 use super::walls::{self, Sandboxes};
-use super::world::{Closing, RunsOver, World};
+use super::web::{Web, WebError};
+use super::world::{Closing, DELETIONS, RunsOver, World};
 use crate::adapter::push::encode;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
+use crate::config::pi::PiSettings;
 use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
 use crate::kernel::event::{Event, EventKind, LossCause};
 use crate::kernel::id::{ParticipantId, SessionId};
@@ -44,6 +46,8 @@ pub struct Config {
     pub paths: Paths,
     /// Every bound.
     pub limits: Limits,
+    /// Where Pi is spoken, and to whom; none where it is not.
+    pub pi: Option<PiSettings>,
 }
 
 /// What a daemon is told while it runs.
@@ -94,6 +98,9 @@ pub enum RunError {
         /// The state directory.
         path: PathBuf,
     },
+    /// The port for Pi cannot be opened.
+    #[error(transparent)]
+    Web(#[from] WebError),
     /// The system refused something.
     #[error("cannot {action} {}", .path.display())]
     Io {
@@ -114,6 +121,10 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     let listener = Listener::bind(&config.paths.address())?;
     // Held until the end: two daemons must not write one journal, whatever their sockets.
     let _state = claim_state(&config.paths.state)?;
+    let web = match &config.pi {
+        Some(settings) => Some(Web::open(settings, &config.paths.state, &config.limits).await?),
+        None => None,
+    };
     let options = Options { boot: os::boot(), lost_line, lost_summary, ..Options::default() };
     let journal = Journal::open(&config.paths.state, options)?;
     let descriptors = os::raise_descriptors();
@@ -138,9 +149,14 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         parting: Closing::new(),
         settled: Notify::new(),
         runs_over: RunsOver::new(),
+        deleted: broadcast::Sender::new(DELETIONS),
     });
     let hub = Hub::new(world);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
+    if let Some(web) = web {
+        server.speaks_pi_at(web.address());
+        tokio::spawn(Arc::new(web).serve(Arc::clone(&server)));
+    }
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     let recovering = Arc::clone(&hub);
@@ -171,7 +187,7 @@ fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     };
     let kind = EventKind::Lost { after: loss.after, cause };
     let mut line = Vec::new();
-    encode::event_line(session, &Event { seq: loss.until, at, run: None, kind }, &mut line);
+    encode::event_line(session, &Event { seq: loss.until, at, run: None, version: None, kind }, &mut line);
     line
 }
 
@@ -211,7 +227,6 @@ fn claim_state(state: &Path) -> Result<File, RunError> {
 
 /// Takes connections until the work that may finish has finished.
 async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
-    let mut connections = 0;
     let stopped = stopped(server, &mut signals);
     tokio::pin!(stopped);
     loop {
@@ -223,9 +238,9 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
                     warn!(pid = peer.pid, "a connection of a model's command was refused");
                 }
                 Ok((stream, peer)) => {
-                    connections += 1;
-                    admit(server, stream, ParticipantId(connections));
-                    debug!(connection = connections, pid = peer.pid, "connection");
+                    let id = server.participant();
+                    admit(server, stream, id);
+                    debug!(connection = id.0, pid = peer.pid, "connection");
                 }
                 Err(AcceptError::Exhausted { source }) => {
                     warn!(error = %source, "no descriptor is left for another connection");

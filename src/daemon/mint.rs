@@ -1,10 +1,10 @@
 //! Fresh names and secrets: the kernel receives them and makes none.
 
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use ulid::Ulid;
 
 use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, SessionId};
+use crate::token;
 
 /// Mints the name of a session.
 pub fn session() -> SessionId {
@@ -46,28 +46,9 @@ pub fn request() -> String {
     prefixed("req_")
 }
 
-/// Mints a token of 256 random bits.
+/// Mints the token by which somebody attaches to a session.
 pub fn token() -> Result<String, getrandom::Error> {
-    let mut bits = [0_u8; 32];
-    getrandom::fill(&mut bits)?;
-    let mut text = String::with_capacity(68);
-    text.push_str("att_");
-    for byte in bits {
-        for digit in [byte >> 4, byte & 15] {
-            text.extend(char::from_digit(u32::from(digit), 16));
-        }
-    }
-    Ok(text)
-}
-
-/// Returns what is kept of a token.
-pub fn token_hash(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
-}
-
-/// Compares a token with what is kept of one, in constant time.
-pub fn token_matches(token: &str, hash: &[u8; 32]) -> bool {
-    token_hash(token).ct_eq(hash).into()
+    token::fresh("att_")
 }
 
 /// Digests everything a command asks for; the parts are kept apart by their lengths.
@@ -89,15 +70,6 @@ fn prefixed(prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_token_is_256_random_bits_and_matches_its_hash_alone() {
-        let (one, other) = (token().unwrap(), token().unwrap());
-        assert_eq!(one.len(), 4 + 64);
-        assert_ne!(one, other);
-        assert!(token_matches(&one, &token_hash(&one)));
-        assert!(!token_matches(&other, &token_hash(&one)));
-    }
 
     #[test]
     fn parts_of_a_fingerprint_do_not_run_together() {

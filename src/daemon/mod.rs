@@ -2,7 +2,7 @@
 //!
 //! The rooms: `hub` holds the lanes, `lane` runs a session, `feed` shows its events, `server` is what connections see,
 //! `connection` reads and `writing` writes one, `requests`, `reading` and `tending` do what is asked, `retention` removes
-//! what is too old or too much, `checkpoint` writes a state down, `walls` says what confines a model's commands, `life` begins and ends everything, `start` is the way in.
+//! what is too old or too much, `checkpoint` writes a state down, `walls` says what confines a model's commands, `web` lets programs in by WebSocket, `pi` speaks to them, `life` begins and ends everything, `start` is the way in.
 
 pub mod checkpoint;
 pub mod clock;
@@ -19,6 +19,7 @@ pub mod models;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
+pub mod pi;
 mod reading;
 mod requests;
 mod retention;
@@ -26,6 +27,7 @@ pub mod server;
 mod start;
 mod tending;
 pub mod walls;
+pub mod web;
 pub mod world;
 mod writing;
 

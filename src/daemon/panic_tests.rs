@@ -25,7 +25,7 @@ use super::models::House as ModelHouse;
 use super::outbox::Outbox;
 use super::server::Server;
 use super::walls::Sandboxes;
-use super::world::{Closing, RunsOver, World};
+use super::world::{Closing, DELETIONS, RunsOver, World};
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
 use crate::config::settings::NO_MODEL;
@@ -197,6 +197,7 @@ impl House {
             parting: Closing::new(),
             settled: Notify::new(),
             runs_over: RunsOver::new(),
+            deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
         });
         let server = Server::new(Hub::new(world), &address.socket);
         let listener = Listener::bind(&address).unwrap();
@@ -288,7 +289,8 @@ impl Client {
 fn asked(respond: Respond) -> Box<Asked> {
     let outbox = Outbox::new(ParticipantId(u64::MAX));
     let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
-    Box::new(Asked { caller, command: Command::Describe, respond, outbox, environment: None })
+    let command = Command::Describe;
+    Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
 }
 
 fn assert_rising(events: &[Value]) {

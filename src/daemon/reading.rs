@@ -50,12 +50,13 @@ pub(super) async fn approvals(
     let mut pending = Vec::new();
     for lane in lanes.into_iter().filter(|lane| lane.phase() == Phase::Waiting) {
         let (tell, told) = oneshot::channel();
-        let respond = Respond::new(move |reply| {
+        let respond = Respond::new(move |told| {
             // Whoever asked may have left.
-            let _ = tell.send(reply);
+            let _ = tell.send(told.map(|told| told.reply));
         });
         let (caller, outbox) = (caller.clone(), Arc::clone(outbox));
-        let asked = Asked { caller, command: Command::ListGates, respond, outbox, environment: None };
+        let command = Command::ListGates;
+        let asked = Asked { caller, command, if_version: None, respond, outbox, environment: None };
         if lane.ask(Box::new(asked)).is_ok()
             && let Ok(Ok(Ok(Answer::Gates { run: Some(run), questions }))) = told.await
         {

@@ -16,7 +16,7 @@ use crate::adapter::push::encode::{self, Metrics, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
 use crate::config::settings::rule::Rule;
 use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
-use crate::kernel::event::Criterion;
+use crate::kernel::event::{Criterion, Image};
 use crate::kernel::id::{Fingerprint, MessageId, SessionId};
 
 /// The source of everybody who comes through the local socket, as verdicts name it.
@@ -117,6 +117,8 @@ impl Desk {
                 let metrics = |walls| Metrics { sandbox: Some(walls), ..self.server.metrics() };
                 ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
             }
+            // That is for the connection itself to do, which never hands it on.
+            Ask::Speak(_) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
             Ask::Drain { grace_ms } => {
                 self.server.drain(grace_ms);
@@ -207,9 +209,9 @@ impl Desk {
         ticketed: Ticketed,
     ) {
         let session = ticketed.session.clone();
-        let respond = Respond::new(move |reply| {
+        let respond = Respond::new(move |told| {
             let session = ticketed.session.clone();
-            match (reply, session) {
+            match (told.map(|told| told.reply), session) {
                 (Ok(Ok(answer)), Some(session)) => ticketed.ok(&payload(&session, &answer, &context)),
                 (Ok(Ok(_)), None) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
                 (Ok(Err(refused)), _) => ticketed.refuse(&error::refusal(refused)),
@@ -218,7 +220,7 @@ impl Desk {
         });
         let joins = matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. });
         let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
-        let mut asked = Box::new(Asked { caller, command, respond, outbox, environment });
+        let mut asked = Box::new(Asked { caller, command, if_version: None, respond, outbox, environment });
         let mut lane = lane;
         for _ in 0..REVIVALS {
             let Ok(open) = &lane else { break };
@@ -285,7 +287,17 @@ fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
             | Answer::Decided
             | Answer::Cancelling
             | Answer::Opened(_)
-            | Answer::Queued { .. },
+            | Answer::Queued { .. }
+            | Answer::Touched
+            | Answer::Loaded
+            | Answer::Adjusted
+            | Answer::AsideBegan(_)
+            | Answer::StoppingAside
+            | Answer::CompactionBegan(_)
+            | Answer::CompactionStopped
+            | Answer::RetryStopped
+            | Answer::Branched
+            | Answer::Imported,
             _,
         ) => encode::accepted(),
     }
@@ -307,9 +319,10 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
             let context = Context::Queued { message: prompt.message.clone() };
             (Command::Queue(Box::new(prompt)), environment, context)
         }
-        SessionAsk::Steer { message, text } => {
-            let fingerprint = mint::fingerprint(["steer", &text]);
-            let steer = Steer { message: message.unwrap_or_else(mint::message), text, fingerprint };
+        SessionAsk::Steer { message, text, images } => {
+            let fingerprint = mint::fingerprint(["steer", &text].into_iter().chain(picture_parts(&images)));
+            let message = message.unwrap_or_else(mint::message);
+            let steer = Steer { message, text, images, fingerprint };
             (Command::Steer(Box::new(steer)), None, Context::Plain)
         }
         SessionAsk::Decide(asked) => {
@@ -320,6 +333,7 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
                 choice: asked.choice,
                 comment: asked.comment,
                 lasting: asked.lasting,
+                answer: asked.answer,
             };
             (Command::Decide(Box::new(decide)), asked.environment, Context::Plain)
         }
@@ -336,12 +350,13 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
 }
 
 fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Environment>) {
-    let fingerprint = message_fingerprint(&asked.text, &asked.criteria);
+    let fingerprint = message_fingerprint(&asked.text, &asked.criteria, &asked.images);
     let message = asked.message.unwrap_or_else(mint::message);
     let prompt = Prompt {
         run: mint::run(),
         message,
         text: asked.text,
+        images: asked.images,
         criteria: asked.criteria,
         time_limit: asked.time_limit,
         budget: asked.budget,
@@ -353,14 +368,19 @@ fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Enviro
     (prompt, asked.environment)
 }
 
-fn message_fingerprint(text: &str, criteria: &[Criterion]) -> Fingerprint {
+fn message_fingerprint(text: &str, criteria: &[Criterion], images: &[Image]) -> Fingerprint {
     let codes: Vec<_> = criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
     let checks =
         criteria.iter().zip(&codes).flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
-    mint::fingerprint(["message", text].into_iter().chain(checks))
+    mint::fingerprint(["message", text].into_iter().chain(checks).chain(picture_parts(images)))
 }
 
-fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
+/// What pictures add to a fingerprint: nothing where there are none, so that a message without any stays what it was.
+fn picture_parts(images: &[Image]) -> impl Iterator<Item = &str> {
+    images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
+}
+
+pub(super) fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
     crate::kernel::event::Opening {
         mode: start.mode,
         provider: chosen.who.provider,
@@ -371,10 +391,11 @@ fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening
         repo: start.repo,
         metadata: start.metadata,
         name: start.name,
+        parent: None,
     }
 }
 
-fn trouble(trouble: &Trouble) -> ErrorBody {
+pub(super) fn trouble(trouble: &Trouble) -> ErrorBody {
     let message = trouble.to_string();
     match trouble {
         Trouble::Full => ErrorBody::passing(Code::StorageFull, message),
@@ -385,7 +406,7 @@ fn trouble(trouble: &Trouble) -> ErrorBody {
     }
 }
 
-fn stopping() -> ErrorBody {
+pub(super) fn stopping() -> ErrorBody {
     ErrorBody::passing(
         Code::InternalError,
         "the daemon is stopping and takes no new work; try again in a moment",

@@ -1,11 +1,12 @@
 //! What all connections share: the sessions, the way to start one, the figures, and the wish to stop.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, Notify, OnceCell, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::connection::FAREWELL;
@@ -14,6 +15,8 @@ use super::hub::Hub;
 use super::lane::{LaneHandle, Trouble};
 use super::mint;
 use super::os;
+use super::pi::Bureau;
+use super::requests;
 use super::walls;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
 use crate::adapter::push::encode::{CircuitRow, Metrics, ProviderRow};
@@ -21,11 +24,13 @@ use crate::adapter::push::error::{Code, ErrorBody};
 use crate::config::file::ConfigError;
 use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
-use crate::journal::{Batch, Create, Durability};
+use crate::journal::{Batch, Create, Durability, ReadError};
 use crate::kernel::command::{Phase, Repetition};
-use crate::kernel::id::{Fingerprint, Json, SessionId};
+use crate::kernel::event::Opening;
+use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
+use crate::token;
 
 /// The daemon as its connections see it.
 pub struct Server {
@@ -34,7 +39,13 @@ pub struct Server {
     decode_limits: DecodeLimits,
     connections: AtomicU64,
     left: Notify,
-    guesses: Guesses,
+    guesses: Guesses<SessionId>,
+    /// The numbers that were given to connections.
+    participants: AtomicU64,
+    /// Where Pi is spoken.
+    pi: OnceLock<SocketAddr>,
+    /// What connections that speak Pi share, once there was one.
+    bureau: OnceCell<Arc<Bureau>>,
     /// Starts under a key happen one after the other, so that a key starts one session.
     starting: Arc<Mutex<()>>,
     stopping: watch::Sender<Option<Duration>>,
@@ -70,6 +81,9 @@ impl Server {
             socket: socket.to_path_buf(),
             decode_limits: DecodeLimits::default(),
             connections: AtomicU64::new(0),
+            participants: AtomicU64::new(0),
+            pi: OnceLock::new(),
+            bureau: OnceCell::new(),
             left: Notify::new(),
             starting: Arc::default(),
             stopping: watch::Sender::new(None),
@@ -89,6 +103,21 @@ impl Server {
     pub(super) fn count(self: &Arc<Self>) -> (Counted, u64) {
         let count = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         (Counted(Arc::clone(self)), count)
+    }
+
+    /// Numbers a connection.
+    pub(super) fn participant(&self) -> ParticipantId {
+        ParticipantId(self.participants.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Says where Pi is spoken, once.
+    pub(super) fn speaks_pi_at(&self, address: SocketAddr) {
+        let _ = self.pi.set(address);
+    }
+
+    /// Returns what connections that speak Pi share; the first of them opens it.
+    pub(super) async fn bureau(self: &Arc<Self>) -> Result<&Arc<Bureau>, ReadError> {
+        self.bureau.get_or_try_init(|| Bureau::open(Arc::clone(self))).await
     }
 
     /// Waits until every connection has ended; they were let go before, and none has much time.
@@ -140,7 +169,7 @@ impl Server {
             );
             return Err(ErrorBody::passing(Code::AttachForbidden, message));
         }
-        if !mint::token_matches(token, &lane.token_hash()) {
+        if !token::matches(token, &lane.token_hash()) {
             let message = "the attach token does not belong to this session";
             return Err(ErrorBody::lasting(Code::AttachForbidden, message));
         }
@@ -175,6 +204,24 @@ impl Server {
                 Ok(Started { turn: Some(turn), ..started })
             }
         }
+    }
+
+    /// Begins a session under a name that its client chose; nobody attaches to it with a token.
+    ///
+    /// The caller has made sure that there is no such session, and opens it with what is returned.
+    pub(super) async fn begin(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
+        if self.hub.is_draining() {
+            return Err(requests::stopping());
+        }
+        if let Some(trouble) = self.unable_to_keep() {
+            return Err(requests::trouble(&trouble));
+        }
+        let choice = self.check(&start).await?;
+        let token = mint::token()
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+        let opened_at = self.hub.world().clock.now();
+        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
+        Ok(requests::opening(start, choice))
     }
 
     /// Returns why nothing new can be kept, if that is so.
@@ -212,6 +259,7 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: world.clock.uptime().as_secs(),
             socket: self.socket.display().to_string(),
+            pi: self.pi.get().map(SocketAddr::to_string),
             sessions: stats.sessions,
             resident_sessions: lanes.len() as u64,
             active_runs: active.count() as u64,
@@ -235,7 +283,7 @@ impl Server {
 
     /// A token is not kept, so a repeated start gets a new one and the old one is void.
     async fn replace_token(&self, lane: &LaneHandle, token: &str) -> Result<(), ErrorBody> {
-        let hash = mint::token_hash(token);
+        let hash = token::hash(token);
         let mut batch = Batch::new(lane.id().clone());
         batch.token_hash = Some(hash);
         batch.durability = Durability::Synced;
@@ -252,7 +300,7 @@ impl Server {
     fn create(&self, token: String, start_key: Option<(String, Fingerprint)>, choice: Chosen) -> Started {
         let id = mint::session();
         let opened_at = self.hub.world().clock.now();
-        let create = Create { token_hash: mint::token_hash(&token), start_key, opened_at };
+        let create = Create { token_hash: token::hash(&token), start_key, opened_at };
         let lane = self.hub.create(&id, create);
         Started { id, lane, token, repetition: Repetition::First, turn: None, choice }
     }

@@ -1,11 +1,14 @@
 //! The way into a daemon from a `main`: surroundings are read here, and nowhere below.
 
 use std::io;
+use std::path::Path;
 
 use super::life::{self, Config, RunError};
 use super::os;
+use crate::config::file::{self, ConfigError};
 use crate::config::limits::{LimitError, Limits};
 use crate::config::paths::{Paths, PathsError};
+use crate::config::pi::{Asked, PiSettings, PortError};
 use crate::observe;
 use crate::transport::local::BindError;
 
@@ -18,6 +21,12 @@ pub enum StartError {
     /// A limit is not one.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The configuration has a mistake, and the daemon was told to open a port by it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A port is not one.
+    #[error(transparent)]
+    Port(#[from] PortError),
     /// The log cannot be written.
     #[error("cannot write the log")]
     Log(#[source] io::Error),
@@ -37,14 +46,15 @@ impl StartError {
 }
 
 /// Runs a daemon as the environment says, until it is asked to stop; `ready` is called when clients can connect.
-pub fn start(ready: impl FnOnce() + Send) -> Result<(), StartError> {
+pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     let variable = |name: &str| std::env::var_os(name);
-    let config =
-        Config { paths: Paths::from_environment(&variable)?, limits: Limits::from_environment(&variable)? };
+    let (paths, limits) = (Paths::from_environment(&variable)?, Limits::from_environment(&variable)?);
+    let mut config = Config { paths, limits, pi: None };
     os::private_directory(&config.paths.home).map_err(StartError::Log)?;
     os::private_directory(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::begin(&config.paths.logs).map_err(StartError::Log)?;
     observe::write_down_panics();
+    config.pi = endpoint(&config.paths.config, pi)?.resolved(pi, &variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("pushd")
@@ -58,6 +68,21 @@ pub fn start(ready: impl FnOnce() + Send) -> Result<(), StartError> {
     // Everything that matters has ended; what a stuck file system holds up is not waited for.
     runtime.shutdown_background();
     Ok(ended?)
+}
+
+/// Reads what the configuration says of Pi.
+///
+/// A mistake in the file keeps nobody from the daemon, which tells everybody of it; but a port is not opened by half of what
+/// its owner wrote.
+fn endpoint(config: &Path, asked: Asked) -> Result<PiSettings, StartError> {
+    match (file::read(config), asked) {
+        (Ok(file), _) => Ok(file.settings.pi),
+        (Err(error), Asked::Nothing) => {
+            tracing::warn!(error = %error, "the configuration cannot be used; Pi is not spoken");
+            Ok(PiSettings::default())
+        }
+        (Err(error), Asked::Somewhere | Asked::At(_)) => Err(error.into()),
+    }
 }
 
 /// A local daemon serves one person: a few threads are plenty, and each costs memory.

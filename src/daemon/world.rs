@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use super::clock::Clock;
 use super::environments::Environments;
@@ -43,7 +43,12 @@ pub struct World {
     pub settled: Notify,
     /// Told whenever a run is over.
     pub runs_over: RunsOver,
+    /// Told whenever a session is about to be deleted, with everything that is known of it.
+    pub deleted: broadcast::Sender<SessionId>,
 }
+
+/// How many deletions may go unheard before the first of them is forgotten.
+pub const DELETIONS: usize = 256;
 
 /// A run that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,15 +4,13 @@
 //! the events that follow from it, no event can overtake the answer of its cause.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::feed::{self, Feed};
@@ -21,28 +19,30 @@ use super::outbox::{Out, Outbox};
 use crate::journal::{Lines, ReadError};
 use crate::kernel::id::Seq;
 use crate::kernel::ring::Tail;
+use crate::transport::sink::Sink;
 
-/// Writes until the connection closes or breaks.
-pub(super) async fn write(hub: Arc<Hub>, to: impl AsyncWrite + Unpin, outbox: Arc<Outbox>) {
+/// Writes until the connection closes, and gives it back, or until it breaks.
+pub(super) async fn write<W: AsyncWrite + Unpin>(hub: Arc<Hub>, to: W, outbox: Arc<Outbox>) -> Option<W> {
     let limits = hub.world().limits;
-    let to = Sink { to, stalled: limits.stalled };
+    let to = Sink::new(to, limits.stalled);
     let mut writer = Writer { hub, to, write_bytes: limits.write_bytes, listening: Vec::new() };
-    loop {
+    let whole = loop {
         // Asked before the round: what was handed over before the end is still written.
         let closed = outbox.is_closed();
         match writer.round(&outbox).await {
             Ok(Round::Busy) => {}
-            Ok(Round::Quiet) if closed => break,
+            Ok(Round::Quiet) if closed => break true,
             Ok(Round::Quiet) => outbox.woken().await,
             Err(error) => {
                 debug!(connection = outbox.id().0, %error, "a connection could not be written");
-                break;
+                break false;
             }
         }
-    }
+    };
     for listening in &writer.listening {
         listening.feed.remove(outbox.id());
     }
+    whole.then(|| writer.to.into_inner())
 }
 
 struct Writer<W> {
@@ -50,12 +50,6 @@ struct Writer<W> {
     to: Sink<W>,
     write_bytes: usize,
     listening: Vec<Listening>,
-}
-
-/// The way to the peer.
-struct Sink<W> {
-    to: W,
-    stalled: Duration,
 }
 
 /// A place in the events of one session.
@@ -111,7 +105,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 }
             }
         }
-        self.to.to.flush().await?;
+        self.to.flush().await?;
         drop(permits);
         Ok(if busy { Round::Busy } else { Round::Quiet })
     }
@@ -150,35 +144,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(permits)
     }
 }
-
-impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Writes everything; gives up only when the peer takes nothing at all for too long.
-    async fn write_all(&mut self, pieces: &[impl AsRef<[u8]>]) -> io::Result<()> {
-        for pieces in pieces.chunks(PIECES) {
-            // Not an array: every connection would hold it while it waits.
-            let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece.as_ref())).collect();
-            let mut rest = slices.as_mut_slice();
-            // Pieces that are empty are passed over.
-            IoSlice::advance_slices(&mut rest, 0);
-            while !rest.is_empty() {
-                let written = match timeout(self.stalled, self.to.write_vectored(rest)).await {
-                    Ok(written) => written?,
-                    Err(_) => {
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress"));
-                    }
-                };
-                if written == 0 {
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
-                IoSlice::advance_slices(&mut rest, written);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How many pieces are handed to the system at once.
-const PIECES: usize = 64;
 
 impl Listening {
     const fn new(feed: Arc<Feed>, seen: Seq) -> Self {

@@ -31,8 +31,10 @@
 
 mod apply;
 mod begin;
+mod behind;
 mod check;
 mod chores;
+mod commands;
 mod erase;
 mod error;
 mod files;
@@ -54,6 +56,7 @@ mod row;
 mod salvage;
 mod schema;
 mod spare;
+mod task;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -74,6 +77,7 @@ use tokio::sync::oneshot;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
+pub use commands::CommandWrite;
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use inspect::{Sizes, Survey, Walk, Weight};
 pub use record::{
@@ -82,6 +86,7 @@ pub use record::{
 };
 
 use begin::Begun;
+use behind::{Behind, Pending};
 use erase::Cut;
 use files::Ground;
 use marking::Marking;
@@ -90,7 +95,8 @@ use mend::Trust;
 use merge::Merge;
 use reader::Readers;
 use spare::Spare;
-use writer::{Counters, Task, Tidiness, Writer};
+use task::Task;
+use writer::{Counters, Tidiness, Writer};
 
 /// The journal; clones share one writer.
 ///
@@ -111,6 +117,7 @@ struct Shared {
     options: Options,
     marks: Arc<Marks>,
     before: Before,
+    behind: Arc<Behind>,
     began_empty: bool,
 }
 
@@ -147,6 +154,7 @@ impl Journal {
         let marks = Arc::new(begun.marks);
         let readers = Readers::new(database.clone(), ground.layer.clone(), &options, Arc::clone(&generation));
         let (tasks, inbox) = mpsc::channel();
+        let behind = Arc::new(Behind::default());
         let spare = (ground.open)(&ground.path(SPARE)).ok();
         let writer = Writer {
             ground,
@@ -159,6 +167,8 @@ impl Journal {
             marking: Marking::new(Arc::clone(&marks)),
             spare: Spare::new(spare, options.spare_bytes),
             dirty: None,
+            behind: Arc::clone(&behind),
+            pending: Pending::default(),
             chores: begun.chores,
             tidiness: Tidiness::default(),
         };
@@ -168,8 +178,19 @@ impl Journal {
             .map_err(OpenError::io("start the writer of", &database))?;
         let thread = Mutex::new(Some(thread));
         let (before, began_empty, readers) = (begun.before, begun.sessions == 0, Arc::new(readers));
-        let shared =
-            Shared { database, log, tasks, thread, readers, counters, options, marks, before, began_empty };
+        let shared = Shared {
+            database,
+            log,
+            tasks,
+            thread,
+            readers,
+            counters,
+            options,
+            marks,
+            before,
+            behind,
+            began_empty,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -260,7 +281,7 @@ impl Journal {
 
     fn send(&self, task: Task) {
         if let Err(mpsc::SendError(task)) = self.shared.tasks.send(task) {
-            writer::refuse(task, CommitError::Closed);
+            task::refuse(task, CommitError::Closed);
         }
     }
 

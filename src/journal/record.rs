@@ -28,6 +28,12 @@ pub struct Options {
     pub group_bytes: usize,
     /// How long something written may stay unsynced.
     pub sync_within: Duration,
+    /// How long outcomes of commands that nobody waits for gather before they are written.
+    pub write_behind: Duration,
+    /// How many bytes of large answers are written of what has gathered.
+    pub behind_bytes: usize,
+    /// How large an answer of a command may be to be written.
+    pub answer_bytes: usize,
     /// How many pages of 4 KiB wait in the log before they are moved into the database.
     pub checkpoint_pages: u32,
     /// How many reads run at once.
@@ -52,6 +58,9 @@ impl Default for Options {
             busy_timeout: Duration::from_secs(2),
             group_bytes: 4 * 1024 * 1024,
             sync_within: Duration::from_millis(50),
+            write_behind: Duration::from_millis(500),
+            behind_bytes: 4 * 1024 * 1024,
+            answer_bytes: 64 * 1024,
             checkpoint_pages: 2_000,
             readers: 4,
             page_bytes: 256 * 1024,

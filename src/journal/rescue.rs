@@ -17,7 +17,8 @@ use super::mend::{self, Trust};
 use super::record::{Found, Options};
 use super::salvage::{self, Outside, Report};
 use super::schema;
-use super::writer::{Task, Writer};
+use super::task::Task;
+use super::writer::Writer;
 use super::{DATABASE, Journal, LOG, MARKS, present};
 use crate::kernel::id::{Seq, SessionId};
 
@@ -196,7 +197,8 @@ fn opened(ground: &Ground, options: &Options, marks: &Marks) -> Result<Connectio
     connection
         .query_row(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)), (SELECT count(*) FROM (SELECT 1 FROM block LIMIT 1)),
-                    (SELECT count(*) FROM (SELECT 1 FROM checkpoint LIMIT 1)), (SELECT sessions FROM tally)",
+                    (SELECT count(*) FROM (SELECT 1 FROM checkpoint LIMIT 1)), (SELECT count(*) FROM (SELECT 1 FROM command LIMIT 1)),
+                    (SELECT sessions FROM tally)",
             [],
             |_| Ok(()),
         )

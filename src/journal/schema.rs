@@ -91,7 +91,7 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
     // What a row said before it was changed would else outlive the row; pages that are freed whole are seen to by who erases.
     connection.pragma_update(None, "secure_delete", "FAST")?;
     connection.pragma_update(None, "cache_size", -4096)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(40);
     // A plan must not depend on the values of its parameters: SQLite would make it anew for every batch.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
@@ -106,12 +106,12 @@ pub(super) const OWNER: i64 = 0x7075_7368;
 /// What a major number counts in `user_version`.
 const MAJOR: i64 = 1000;
 /// The schema which this program writes.
-pub(super) const NEWEST: i64 = 1001;
+pub(super) const NEWEST: i64 = 1002;
 /// How long the log may stay after its content has been moved into the database.
 const LOG_LIMIT: i64 = 16 * 1024 * 1024;
 
 /// Every step from an empty database, in order; a released step never changes.
-const MIGRATIONS: &[(i64, &str)] = &[(1000, FIRST), (1001, LOSSES)];
+const MIGRATIONS: &[(i64, &str)] = &[(1000, FIRST), (1001, LOSSES), (1002, COMMANDS)];
 
 const FIRST: &str = "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -185,3 +185,26 @@ const LOSSES: &str = "ALTER TABLE session ADD COLUMN life INTEGER NOT NULL DEFAU
     CREATE TABLE doomed (
         session INTEGER PRIMARY KEY
     ) STRICT;";
+
+/// Who sent which command, and what came of it. The trigger holds also for a program that does not know the table.
+const COMMANDS: &str = "CREATE TABLE command (
+        row INTEGER PRIMARY KEY,
+        id TEXT,
+        repeat_key TEXT,
+        kind TEXT NOT NULL,
+        session TEXT,
+        fingerprint BLOB NOT NULL,
+        admitted INTEGER NOT NULL,
+        settled INTEGER,
+        success INTEGER,
+        timed_out INTEGER,
+        version INTEGER,
+        too_large INTEGER,
+        seal INTEGER NOT NULL,
+        body_seal INTEGER,
+        body TEXT
+    ) STRICT;
+    CREATE TRIGGER command_of_session AFTER DELETE ON session BEGIN
+        DELETE FROM command WHERE session = old.id;
+        UPDATE command SET body = NULL WHERE instr(body, json_quote(old.id)) > 0;
+    END;";

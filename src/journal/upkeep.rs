@@ -26,6 +26,7 @@ impl Writer {
     }
 
     fn doom(&mut self, session: &SessionId) -> Result<i64, CommitError> {
+        self.leave_out(session);
         let known = apply::key(&self.connection, session)?;
         // A session whose mark outlives it would be reported as lost.
         known.into_iter().for_each(|key| self.marking.bury(key));

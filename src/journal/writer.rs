@@ -11,43 +11,22 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::apply::{Life, apply};
-use super::chores::{Chore, Chores};
-use super::error::{CommitError, Conflict, MergeError};
+use super::behind::{Behind, Pending};
+use super::chores::Chores;
+use super::commands::Keeping;
+use super::error::{CommitError, Conflict};
 use super::files::Ground;
 use super::marking::Marking;
 use super::marks::Ending;
 use super::mend::Plan;
 use super::record::{Batch, Durability, Loss, Options};
 use super::spare::Spare;
+use super::task::{Reply, Task, refuse};
 use crate::kernel::id::SessionId;
 use crate::kernel::time::Now;
-
-/// Where the answer to a batch goes.
-pub(super) type Reply = oneshot::Sender<Result<(), CommitError>>;
-
-/// What the writer is asked to do.
-pub(super) enum Task {
-    Commit(Box<Batch>, Reply),
-    Chore(Box<dyn Chore>),
-    Mend {
-        session: SessionId,
-        plan: Box<Plan>,
-        at: Now,
-        reply: oneshot::Sender<Result<Vec<Loss>, CommitError>>,
-    },
-    Rescue {
-        generation: u64,
-        reply: Reply,
-    },
-    Delete {
-        session: SessionId,
-        reply: oneshot::Sender<Result<(), MergeError>>,
-    },
-    Close(Reply),
-}
 
 /// What the writer has done, for whoever asks.
 #[derive(Default)]
@@ -81,6 +60,8 @@ pub(super) struct Writer {
     pub(super) spare: Spare,
     /// When the oldest unsynced commit was made.
     pub(super) dirty: Option<Instant>,
+    pub(super) behind: Arc<Behind>,
+    pub(super) pending: Pending,
     pub(super) chores: Chores,
     pub(super) tidiness: Tidiness,
 }
@@ -121,6 +102,7 @@ impl Writer {
             self.marking.sync_when_due();
             self.look_for_room();
             self.do_slice();
+            self.write_behind();
             self.shorten_log();
         };
         while let Ok(task) = inbox.try_recv() {
@@ -133,7 +115,7 @@ impl Writer {
     }
 
     fn wait(&self, inbox: &Receiver<Task>) -> Wake {
-        if self.has_chores() || self.is_untidy() {
+        if self.has_chores() || self.is_untidy() || self.is_behind() {
             return match inbox.try_recv() {
                 Ok(task) => Wake::Task(task),
                 Err(TryRecvError::Empty) => Wake::Nothing,
@@ -142,7 +124,8 @@ impl Writer {
         }
         let log = self.dirty.map(|since| self.options.sync_within.saturating_sub(since.elapsed()));
         let room = self.is_full().then_some(ROOM_PAUSE);
-        let Some(pause) = [log, self.marking.due(), room].into_iter().flatten().min() else {
+        let Some(pause) = [log, self.marking.due(), self.behind_due(), room].into_iter().flatten().min()
+        else {
             return inbox.recv().map_or(Wake::Gone, Wake::Task);
         };
         match inbox.recv_timeout(pause) {
@@ -154,7 +137,7 @@ impl Writer {
 
     /// Gathers what waits behind `task` and commits it; returns whom to answer if closing was among it.
     fn take(&mut self, task: Task, inbox: &Receiver<Task>) -> Option<Reply> {
-        let mut group = Vec::new();
+        let (mut group, mut commands) = (Vec::new(), Vec::new());
         let mut bytes = 0_usize;
         let mut next = Some(task);
         let mut closing = None;
@@ -164,18 +147,23 @@ impl Writer {
                     bytes = bytes.saturating_add(batch.weight());
                     group.push((batch, reply));
                 }
+                Task::KeepCommands(keeping) => {
+                    bytes = bytes.saturating_add(keeping.weight());
+                    commands.push(keeping);
+                }
+                Task::WriteBehind => self.gather(),
                 Task::Chore(chore) => self.add_chore(chore),
                 // Neither looks at what the group changes before it is committed: both begin with a transaction of their own.
                 Task::Mend { session, plan, at, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     let _ = reply.send(self.mend(&session, &plan, at));
                 }
                 Task::Rescue { generation, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     let _ = reply.send(self.rescue(generation));
                 }
                 Task::Delete { session, reply } => {
-                    self.commit(std::mem::take(&mut group));
+                    self.commit_all(std::mem::take(&mut group), std::mem::take(&mut commands));
                     self.delete(&session, reply);
                 }
                 Task::Close(reply) => {
@@ -185,8 +173,15 @@ impl Writer {
             }
             next = if bytes < self.options.group_bytes { inbox.try_recv().ok() } else { None };
         }
-        self.commit(group);
+        self.commit_all(group, commands);
         closing
+    }
+
+    /// Commits both; what waits for a sync waits for one.
+    fn commit_all(&mut self, group: Vec<(Box<Batch>, Reply)>, commands: Vec<Keeping>) {
+        let waiting = self.write_commands(commands);
+        self.commit(group);
+        self.sync_commands(waiting);
     }
 
     fn commit(&mut self, group: Vec<(Box<Batch>, Reply)>) {
@@ -372,6 +367,7 @@ impl Writer {
         if self.failed() {
             return Err(CommitError::StorageFailed);
         }
+        self.catch_up();
         self.sync_log()?;
         loop {
             match self.checkpoint("TRUNCATE").map_err(CommitError::from) {
@@ -438,17 +434,6 @@ fn refuse_group(group: Vec<(Box<Batch>, Reply)>, error: &CommitError) {
     }
     for (_, reply) in group {
         let _ = reply.send(Err(error.clone()));
-    }
-}
-
-pub(super) fn refuse(task: Task, error: CommitError) {
-    match task {
-        Task::Commit(_, reply) | Task::Rescue { reply, .. } | Task::Close(reply) => {
-            drop(reply.send(Err(error)))
-        }
-        Task::Chore(chore) => chore.end(Err(MergeError::Commit(error))),
-        Task::Mend { reply, .. } => drop(reply.send(Err(error))),
-        Task::Delete { reply, .. } => drop(reply.send(Err(MergeError::Commit(error)))),
     }
 }
 

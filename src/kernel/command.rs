@@ -1,7 +1,8 @@
 //! What may be asked of a session, by whom, and what is answered.
 
-use super::event::{Budget, Criterion, Decision, Lasting, Opening, Question};
-use super::id::{Fingerprint, GateId, MessageId, ParticipantId, RunId, Seq};
+use super::event::{Adjustment, Branch, Budget, Criterion, Decision, Image, Lasting, Opening, Question};
+use super::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
+use super::import::Import;
 use super::refusal::Refusal;
 use super::time::Now;
 
@@ -91,6 +92,35 @@ pub enum Command {
     },
     /// Take no more messages.
     End,
+    /// Count a change that leaves no other trace.
+    Touch {
+        /// What was changed, in the caller's word.
+        what: String,
+    },
+    /// Count the session's versions anew, and take messages again: it was brought in from outside.
+    Load,
+    /// Have somebody else answer, or in another way.
+    Adjust(Box<Adjustment>),
+    /// Use a tool for the user, beside any run.
+    Aside(Box<Aside>),
+    /// Stop a tool that is used for the user.
+    StopAside {
+        /// Which use; all of them when not said.
+        call: Option<CallId>,
+    },
+    /// Put a summary in the place of the older part of the conversation.
+    Compact {
+        /// What the summary should heed, safe to keep.
+        instructions: Option<String>,
+    },
+    /// Stop making a summary.
+    StopCompaction,
+    /// Ask a provider that did not answer no more.
+    StopRetry,
+    /// Go on from an earlier point of the conversation.
+    Branch(Branch),
+    /// Take in what was said elsewhere.
+    Import(Box<Import>),
 }
 
 /// Which queue a command waits in.
@@ -120,7 +150,9 @@ impl Command {
             Self::ListQueue | Self::Attach { .. } | Self::Detach | Self::Describe | Self::ListGates => {
                 Change::Nothing
             }
-            Self::Cancel { .. } => Change::End,
+            Self::Cancel { .. } | Self::StopAside { .. } | Self::StopCompaction | Self::StopRetry => {
+                Change::End
+            }
             Self::Decide(vote) if vote.decision == Decision::Deny => Change::End,
             Self::Decide(_)
             | Self::Open(_)
@@ -129,8 +161,23 @@ impl Command {
             | Self::Unqueue { .. }
             | Self::Steer(_)
             | Self::Rename { .. }
-            | Self::End => Change::More,
+            | Self::End
+            | Self::Touch { .. }
+            | Self::Load
+            | Self::Adjust(_)
+            | Self::Aside(_)
+            | Self::Compact { .. }
+            | Self::Branch(_)
+            | Self::Import(_) => Change::More,
         }
+    }
+
+    /// Tells whether what the command records makes another version of the session.
+    ///
+    /// What only begins something does not: whoever asked for it knows when it has succeeded, and says so by a touch. What is
+    /// taken in does not either: it comes with a branch or a load, which do.
+    pub const fn makes_version(&self) -> bool {
+        !matches!(self, Self::Open(_) | Self::Aside(_) | Self::Compact { .. } | Self::Import(_))
     }
 
     /// Returns which queue the command waits in: control never waits behind a flood of messages.
@@ -146,8 +193,20 @@ impl Command {
             | Self::Describe
             | Self::ListGates
             | Self::Rename { .. }
-            | Self::End => Urgency::Ordinary,
-            Self::Steer(_) | Self::Decide(_) | Self::Cancel { .. } => Urgency::Control,
+            | Self::End
+            | Self::Touch { .. }
+            | Self::Load
+            | Self::Adjust(_)
+            | Self::Aside(_)
+            | Self::Compact { .. }
+            | Self::Branch(_)
+            | Self::Import(_) => Urgency::Ordinary,
+            Self::Steer(_)
+            | Self::Decide(_)
+            | Self::Cancel { .. }
+            | Self::StopAside { .. }
+            | Self::StopCompaction
+            | Self::StopRetry => Urgency::Control,
         }
     }
 }
@@ -161,6 +220,8 @@ pub struct Prompt {
     pub message: MessageId,
     /// Its text, safe to keep.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What must hold after the run.
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
@@ -182,8 +243,23 @@ pub struct Steer {
     pub message: MessageId,
     /// Its text, safe to keep.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What the id stands for.
     pub fingerprint: Fingerprint,
+}
+
+/// A use of a tool for the user, beside any run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aside {
+    /// The use, freshly minted.
+    pub call: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, safe to keep: a JSON object.
+    pub args: Json,
+    /// Whether the provider is told of it.
+    pub told: bool,
 }
 
 /// A vote at a gate.
@@ -201,6 +277,8 @@ pub struct Decide {
     pub comment: Option<String>,
     /// How long a yes holds.
     pub lasting: Lasting,
+    /// What was filled in, safe to keep.
+    pub answer: Option<Json>,
 }
 
 /// What a command is answered.
@@ -254,6 +332,26 @@ pub enum Answer {
     Renamed,
     /// No more messages.
     Ended,
+    /// The change is counted.
+    Touched,
+    /// The versions count anew.
+    Loaded,
+    /// The next turn is taken so.
+    Adjusted,
+    /// The tool is being used.
+    AsideBegan(CallId),
+    /// What the tool has started is being ended.
+    StoppingAside,
+    /// The summary is being made; its beginning names it.
+    CompactionBegan(Seq),
+    /// The summary is not made.
+    CompactionStopped,
+    /// The provider is asked no more.
+    RetryStopped,
+    /// The conversation goes on from there.
+    Branched,
+    /// Everything was taken in.
+    Imported,
 }
 
 /// Whether a command was new.
@@ -352,6 +450,23 @@ pub struct Snapshot {
     pub queued: usize,
     /// Whether it takes messages.
     pub open: Openness,
+    /// How often it was changed.
+    pub version: u64,
+    /// What is different from how it began.
+    pub adjusted: Adjustment,
+}
+
+impl Snapshot {
+    /// Returns who answers.
+    pub fn provider(&self) -> &str {
+        self.adjusted.provider.as_ref().unwrap_or(&self.opening.provider)
+    }
+
+    /// Returns which model of the provider answers.
+    pub fn model(&self) -> Option<&String> {
+        let began = self.opening.model.as_ref().filter(|_| self.adjusted.provider.is_none());
+        self.adjusted.model.as_ref().or(began)
+    }
 }
 
 /// Whether a session takes messages.

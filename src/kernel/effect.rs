@@ -2,7 +2,8 @@
 
 use super::command::{Private, Reply};
 use super::event::{
-    Budget, Compaction, Criterion, Denial, Event, Fault, Intention, Outcome, Settlement, Steering, Taken,
+    Adjustment, Budget, Compaction, CompactionReason, Criterion, Denial, Event, Fault, Intention, Outcome,
+    OutputStream, Retry, Settlement, Steering, Taken,
 };
 use super::id::{CallId, MessageId, ParticipantId, RunId, Seq};
 use super::state::Spent;
@@ -31,8 +32,8 @@ pub enum Effect {
     },
     /// Feed a listener no longer.
     Unsubscribe(ParticipantId),
-    /// Answer a command.
-    Reply(Ticket, Reply),
+    /// Answer a command, and say which version the session has after it.
+    Reply(Ticket, Reply, u64),
     /// Ask the provider for its next turn.
     Turn(Box<Turn>),
     /// Intend the tool call of the acceptance check at this position, and report it like a provider's.
@@ -62,8 +63,61 @@ pub enum Effect {
     },
     /// End everything the run has started, at once, and report when it is gone.
     Stop(RunId),
+    /// Use a tool for the user; its start is on disk.
+    Aside(Box<Intention>),
+    /// End everything that a tool used for the user has started, at once, and report it as cut.
+    StopAside(CallId),
+    /// Have the provider make a summary, outside of any run.
+    Compact(Box<Compact>),
+    /// Make no summary, whoever needs it: a run, or nobody.
+    StopCompaction(Option<RunId>),
+    /// Ask the provider that the run waits for no more.
+    StopRetry(RunId),
     /// Keep a checkpoint of the state as it is after everything before this.
     Checkpoint(Seq),
+}
+
+/// What the provider has to know for a summary that somebody asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compact {
+    /// The event that says that it began, which names it.
+    pub began: Seq,
+    /// What the summary should heed.
+    pub instructions: Option<String>,
+    /// The first event of the session that is told word by word.
+    pub context_from: Seq,
+    /// The newest event of the session.
+    pub last_seq: Seq,
+    /// Who answers, and how.
+    pub voice: Voice,
+}
+
+/// Who answers, and how: as the session began, and as it was adjusted since.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Voice {
+    /// The provider.
+    pub provider: String,
+    /// Which model of it.
+    pub model: Option<String>,
+    /// How much the model thinks, in a word.
+    pub thinking: Option<String>,
+    /// Whether a conversation that becomes too long is summarised unasked.
+    pub auto_compaction: bool,
+    /// Whether a provider that does not answer is asked again unasked.
+    pub auto_retry: bool,
+}
+
+impl Voice {
+    /// Puts what is different in the place of how it began; another provider's model is never asked for.
+    pub fn new(provider: String, model: Option<String>, adjusted: &Adjustment) -> Self {
+        Self {
+            provider,
+            model,
+            thinking: adjusted.thinking.clone(),
+            auto_compaction: adjusted.auto_compaction.unwrap_or(true),
+            auto_retry: adjusted.auto_retry.unwrap_or(true),
+        }
+    }
 }
 
 /// What the provider has to know for its next turn: journaled facts alone, so that a restart asks the same.
@@ -93,6 +147,8 @@ pub struct Turn {
     pub context_from: Seq,
     /// The newest event of the session.
     pub last_seq: Seq,
+    /// Who answers, and how.
+    pub voice: Voice,
     /// What was said of the run's calls when it began, as rules.
     pub rules: Vec<String>,
     /// What may go ahead unasked in this session and this run, as rules.
@@ -119,8 +175,28 @@ pub enum Report {
     SayingDone(MessageId),
     /// What the turn used, and what remains to be done for it.
     Taken(Box<Taken>),
+    /// A summary is being made.
+    Compacting(CompactionReason),
     /// A summary stands for the older part of the conversation.
     Compacted(Box<Compaction>),
+    /// No summary came of it.
+    CompactionFailed {
+        /// Why, safe to keep.
+        message: String,
+        /// Whether another attempt follows.
+        again: bool,
+    },
+    /// The provider did not answer, and is asked again after a pause.
+    RetryBegan(Box<Retry>),
+    /// The provider has answered after all, or is asked no more.
+    RetryOver {
+        /// Whether it has answered.
+        succeeded: bool,
+        /// How often it was asked again.
+        attempt: u32,
+        /// What went wrong at last, safe to keep.
+        message: Option<String>,
+    },
     /// The provider's turn is over; it gets another when all its calls are settled.
     TurnDone,
     /// Something a person should know.
@@ -139,7 +215,7 @@ pub enum Report {
         /// Which use.
         call: CallId,
         /// Where it was printed.
-        stream: super::event::OutputStream,
+        stream: OutputStream,
         /// The piece.
         text: String,
     },
@@ -151,6 +227,43 @@ pub enum Report {
     Stopped {
         /// What could not be ended, in words.
         left: Option<String>,
+    },
+}
+
+/// What a tool that is used for the user reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AsideReport {
+    /// A piece of what it printed.
+    Output {
+        /// Where it was printed.
+        stream: OutputStream,
+        /// The piece.
+        text: String,
+    },
+    /// Something a person should know.
+    Warned {
+        /// A word for programs.
+        code: String,
+        /// A sentence for people.
+        message: String,
+        /// The particulars.
+        detail: Option<String>,
+    },
+    /// It is done.
+    Settled(Box<Settlement>),
+}
+
+/// What came of a summary that somebody asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CompactionReport {
+    /// What asking for it used.
+    Used(Box<Taken>),
+    /// The summary.
+    Done(Box<Compaction>),
+    /// There is none.
+    Failed {
+        /// Why, safe to keep.
+        message: String,
     },
 }
 
@@ -197,6 +310,10 @@ pub struct Ask {
     pub digest: Option<String>,
     /// What a no with a comment means.
     pub denial: Denial,
+    /// What is to be filled in: a JSON object, safe to keep.
+    pub form: Option<super::id::Json>,
+    /// How long the question stands, in milliseconds; as long as any when not said.
+    pub millis: Option<u64>,
 }
 
 /// How the provider ended.

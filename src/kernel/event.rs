@@ -1,6 +1,6 @@
 //! What has happened to a session: the only thing that is journaled, shown and folded.
 
-use super::id::{CallId, Fingerprint, GateId, Json, MessageId, RunId, Seq};
+use super::id::{CallId, Fingerprint, GateId, Json, MessageId, RunId, Seq, SessionId};
 use super::time::Now;
 
 /// One fact with its position.
@@ -12,6 +12,8 @@ pub struct Event {
     pub at: Now,
     /// The run it belongs to, if any.
     pub run: Option<RunId>,
+    /// The session's version from here on, where a command has changed the session: the first event of what followed has it.
+    pub version: Option<u64>,
     /// What happened.
     pub kind: EventKind,
 }
@@ -29,6 +31,32 @@ pub enum EventKind {
     /// The session takes no more messages.
     SessionEnded {
         /// Who ended it.
+        by: String,
+    },
+    /// Somebody has changed something of the session that leaves no other trace in it.
+    Touched {
+        /// What, in the word of whoever did.
+        what: String,
+        /// Who.
+        by: String,
+    },
+    /// The session was brought in from outside: its versions count anew, and it takes messages, also if it had ended.
+    Loaded {
+        /// Who brought it.
+        by: String,
+    },
+    /// From here on somebody else answers, or in another way.
+    Adjusted {
+        /// What is different.
+        adjustment: Box<Adjustment>,
+        /// Who wanted it so.
+        by: String,
+    },
+    /// From here on the conversation goes on from an earlier point.
+    Branched {
+        /// From which.
+        branch: Branch,
+        /// Who wanted it so.
         by: String,
     },
     /// A message was taken and its run has begun.
@@ -70,8 +98,35 @@ pub enum EventKind {
     },
     /// The provider has taken a turn.
     TurnTaken(Box<Taken>),
+    /// A summary of the older part of the conversation is being made.
+    CompactionBegan {
+        /// Why.
+        reason: CompactionReason,
+        /// Who asked for it; nobody where a run needs it.
+        by: Option<String>,
+    },
     /// From here on a summary stands for the older part of the conversation.
     Compacted(Box<Compaction>),
+    /// No summary came of it, and the conversation is as it was.
+    CompactionOver {
+        /// How it ended.
+        ending: CompactionEnding,
+        /// Why, for people.
+        message: Option<String>,
+        /// Whether another attempt follows.
+        again: bool,
+    },
+    /// The provider did not answer, and is asked again after a pause.
+    RetryBegan(Box<Retry>),
+    /// The provider has answered after all, or is asked no more.
+    RetryOver {
+        /// Whether it has answered.
+        succeeded: bool,
+        /// How often it was asked again.
+        attempt: u32,
+        /// What went wrong at last.
+        message: Option<String>,
+    },
     /// A tool is to be used; nothing has happened yet.
     CallIntended(Box<Intention>),
     /// The tool is being used; from here on the outside world may have changed.
@@ -185,6 +240,92 @@ pub struct Opening {
     pub metadata: Option<Json>,
     /// A name for people.
     pub name: Option<String>,
+    /// The session that it goes on from.
+    pub parent: Option<SessionId>,
+}
+
+/// What is different from how a session began; nothing where it is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Adjustment {
+    /// Who answers.
+    pub provider: Option<String>,
+    /// Which model of the provider.
+    pub model: Option<String>,
+    /// How much the model thinks, in a word.
+    pub thinking: Option<String>,
+    /// Whether a conversation that becomes too long is summarised unasked.
+    pub auto_compaction: Option<bool>,
+    /// Whether a provider that does not answer is asked again unasked.
+    pub auto_retry: Option<bool>,
+}
+
+impl Adjustment {
+    /// Adds a later one; a provider of its own comes with its own model, or with none.
+    pub fn add(&mut self, later: &Self) {
+        if later.provider.is_some() {
+            self.provider.clone_from(&later.provider);
+            self.model = None;
+        }
+        if later.model.is_some() {
+            self.model.clone_from(&later.model);
+        }
+        if later.thinking.is_some() {
+            self.thinking.clone_from(&later.thinking);
+        }
+        self.auto_compaction = later.auto_compaction.or(self.auto_compaction);
+        self.auto_retry = later.auto_retry.or(self.auto_retry);
+    }
+}
+
+/// An earlier point from which a conversation goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Branch {
+    /// The last event that still counts; nothing of the conversation does before the first.
+    pub until: Seq,
+    /// The first event that is told word by word, as it was at that point.
+    pub from: Seq,
+}
+
+/// Why a summary is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionReason {
+    /// Somebody asked for it.
+    Manual,
+    /// The conversation has become long.
+    Threshold,
+    /// The provider's server found it too long.
+    Overflow,
+}
+
+/// How the making of a summary ended that there is none of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionEnding {
+    /// It could not be made.
+    Failed,
+    /// Somebody stopped it, or the daemon did.
+    Aborted,
+}
+
+/// A pause before a provider is asked again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// Which repetition follows, counted from one.
+    pub attempt: u32,
+    /// How many there are at most.
+    pub most: u32,
+    /// How long the pause is, in milliseconds.
+    pub pause_millis: u64,
+    /// What went wrong, safe to keep.
+    pub message: String,
+}
+
+/// A picture that goes with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// What kind of picture, as mail names it.
+    pub mime: String,
+    /// The picture, in base64.
+    pub data: String,
 }
 
 /// A user's message, as it is kept.
@@ -194,6 +335,8 @@ pub struct Message {
     pub message: MessageId,
     /// Its text, safe to keep.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What must hold after the run.
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
@@ -287,6 +430,8 @@ pub struct Steering {
     pub message: MessageId,
     /// Its text, safe to keep.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What the id stands for.
     pub fingerprint: Fingerprint,
     /// Where it came from.
@@ -326,6 +471,11 @@ pub enum Purpose {
     Work,
     /// The acceptance check at this position.
     Check(u32),
+    /// The user's own, beside any run.
+    Aside {
+        /// Whether the provider is told of it.
+        told: bool,
+    },
 }
 
 /// Where a tool printed something.
@@ -411,6 +561,8 @@ pub struct Question {
     pub digest: Option<String>,
     /// What a no with a comment means.
     pub denial: Denial,
+    /// What is to be filled in: a JSON object. The answer is then the result of the use, which itself never happens.
+    pub form: Option<Json>,
 }
 
 /// What becomes of a run when somebody says no and why.
@@ -420,6 +572,8 @@ pub enum Denial {
     Ends,
     /// The provider is told, and the run goes on.
     Told,
+    /// The run goes on without an answer, with a comment or without, also when the time is up.
+    Dismissed,
 }
 
 /// How long a yes holds.
@@ -450,6 +604,8 @@ pub struct Verdict {
     pub comment: Option<String>,
     /// How long a yes holds.
     pub lasting: Lasting,
+    /// What was filled in, safe to keep.
+    pub answer: Option<Json>,
 }
 
 /// Yes or no.

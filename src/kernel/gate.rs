@@ -41,6 +41,18 @@ impl Gate {
         if vote.lasting == Lasting::Once || lasts { Ok(()) } else { Err(Refusal::UnknownScope) }
     }
 
+    /// Tells whether a vote fills in what the gate wants filled in, and nothing where it wants nothing.
+    ///
+    /// Whether it is filled in sensibly is not judged here.
+    pub const fn takes(&self, vote: &Decide) -> Result<(), Refusal> {
+        match (&self.question.form, &vote.answer, vote.decision) {
+            (Some(_), Some(_), Decision::Approve) | (_, None, Decision::Deny) => Ok(()),
+            (None, None, Decision::Approve) => Ok(()),
+            (Some(_), None, Decision::Approve) => Err(Refusal::AnswerNeeded),
+            (None, Some(_), Decision::Approve) | (_, Some(_), Decision::Deny) => Err(Refusal::UnknownAnswer),
+        }
+    }
+
     /// Returns the choice that a vote stands for: the first for yes and the last for no unless it names one.
     ///
     /// No choice at all for a gate of plain yes or no. A choice that the gate does not offer, or one that

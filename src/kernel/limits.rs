@@ -23,6 +23,12 @@ pub struct Limits {
     pub gate_millis: u64,
     /// How long a stopped run may take to lose its processes before it is ended all the same, in milliseconds.
     pub stop_millis: u64,
+    /// How many tools may be used for the user at once.
+    pub asides: usize,
+    /// How many steps may be taken in at once: messages, turns and uses of tools.
+    pub import_steps: usize,
+    /// How many bytes of text they may have together.
+    pub import_bytes: usize,
     /// How many events may follow a checkpoint before the next is due.
     pub checkpoint_every: u64,
 }
@@ -40,6 +46,9 @@ impl Default for Limits {
             text_tail: 8 * 1024,
             gate_millis: 24 * 60 * 60 * 1000,
             stop_millis: 5_000,
+            asides: 8,
+            import_steps: 20_000,
+            import_bytes: 32 * 1024 * 1024,
             checkpoint_every: 2_048,
         }
     }

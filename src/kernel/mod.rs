@@ -4,13 +4,16 @@
 //! name and knows no protocol; what it decides is an event, and folding events is all that changes a session.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod book;
 pub mod command;
 pub mod effect;
 pub mod event;
 pub mod gate;
 pub mod id;
+pub mod import;
 pub mod ledger;
 pub mod limits;
+pub mod rate;
 pub mod refusal;
 pub mod ring;
 pub mod roster;

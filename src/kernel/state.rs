@@ -3,18 +3,22 @@
 //! `fold` is the only function that changes it. A state restored from the journal is therefore the state that was
 //! lived through, and a checkpoint is a state that was written down.
 
+mod run;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use super::command::{Openness, Phase};
+use super::effect::Voice;
 use super::event::{
-    Budget, CheckResult, Criterion, Decision, Ending, Event, EventKind, Intention, Lasting, LossCause,
-    Message, Opening, Outcome, Purpose, QueuedMessage, Settlement, Steering, TURN_CUT, Used, Verdict,
+    Adjustment, CompactionReason, Decision, Event, EventKind, Lasting, LossCause, Message, Opening, Outcome,
+    Purpose, QueuedMessage, Steering, TURN_CUT, Verdict,
 };
 use super::gate::{self, Gate, Limited};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
 use super::ledger::{Entry, Ledger, Scope};
 use super::limits::Limits;
 use super::time::Now;
+pub use run::{Call, Run, Spent, Stage, Stopping};
 
 /// The folded history of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,109 +55,23 @@ pub struct State {
     pub open: Openness,
     /// The first event that the provider is told word by word; a summary stands for those before it.
     pub context_from: Seq,
+    /// How often it was changed.
+    pub version: u64,
+    /// What is different from how it began.
+    pub adjusted: Adjustment,
+    /// Tools that are used for the user.
+    pub asides: BTreeMap<CallId, Call>,
+    /// The summary that is being made.
+    pub compaction: Option<Compacting>,
 }
 
-/// The active run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// Its id.
-    pub id: RunId,
-    /// The message that began it.
-    pub message: MessageId,
-    /// The text of that message.
-    pub text: String,
-    /// What must hold at its end.
-    pub criteria: Vec<Criterion>,
-    /// When it must have ended.
-    pub deadline: Option<Now>,
-    /// What it may use before somebody is asked.
-    pub budget: Budget,
-    /// Rules for its calls.
-    pub rules: Vec<String>,
-    /// What it has used.
-    pub spent: Spent,
-    /// Whether the environment of its message's sender says whom to ask.
-    pub needs_environment: bool,
-    /// What was said into it, each with the number of steps begun by then.
-    pub steers: Vec<(u32, Steering)>,
-    /// How many steps have begun: texts and calls of the provider.
-    pub begun: u32,
-    /// How many of them are done.
-    pub done: u32,
-    /// Whether a text has begun and is not whole.
-    pub speaking: bool,
-    /// Calls that are not settled.
-    pub calls: BTreeMap<CallId, Call>,
-    /// What may go ahead unasked until it ends, as rules, oldest first.
-    pub granted: VecDeque<String>,
-    /// How the provider's last call ended.
-    pub last: Option<Settlement>,
-    /// The acceptance checks that were run.
-    pub checks: Vec<CheckResult>,
-    /// How it will end, once it is being stopped.
-    pub stopping: Option<Stopping>,
-    /// Whether events of it may be gone that had been on disk: nobody knows what it has done.
-    pub torn: bool,
-}
-
-/// What a run has used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
-    /// Money, in millionths of a US dollar, as far as it is known.
-    pub cost: u64,
-    /// Turns of the provider.
-    pub turns: u64,
-    /// Tokens, read and written.
-    pub tokens: u64,
-    /// What of each had been used when somebody last allowed more of it: from there on it counts anew.
-    pub raised: Budget,
-}
-
-impl Spent {
-    fn add(&mut self, used: &Used) {
-        self.turns += 1;
-        self.cost = self.cost.saturating_add(used.cost.unwrap_or(0));
-        self.tokens = self.tokens.saturating_add(used.input).saturating_add(used.output);
-    }
-
-    fn raise(&mut self, limited: Limited) {
-        match limited {
-            Limited::Cost => self.raised.cost = Some(self.cost),
-            Limited::Turns => self.raised.turns = Some(self.turns),
-            Limited::Tokens => self.raised.tokens = Some(self.tokens),
-        }
-    }
-}
-
-/// A use of a tool that is not settled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// What is to be used.
-    pub intention: Intention,
-    /// Whether the outside world may have changed.
-    pub stage: Stage,
-    /// What exactly was asked about, as a digest.
-    pub bound: Option<String>,
-}
-
-/// How far a use of a tool has come.
+/// A summary that is being made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Nothing has happened.
-    Intended,
-    /// It was started.
-    Started,
-}
-
-/// How a run will end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopping {
-    /// In one word.
-    pub outcome: Outcome,
-    /// A word for why.
-    pub reason: String,
-    /// Who asked.
-    pub by: String,
+pub struct Compacting {
+    /// The event that says that it began, which names it.
+    pub began: Seq,
+    /// Why.
+    pub reason: CompactionReason,
 }
 
 impl Default for State {
@@ -175,6 +93,10 @@ impl Default for State {
             last_run: None,
             open: Openness::Open,
             context_from: Seq::ZERO,
+            version: 0,
+            adjusted: Adjustment::default(),
+            asides: BTreeMap::new(),
+            compaction: None,
         }
     }
 }
@@ -184,6 +106,7 @@ impl State {
     pub fn fold(&mut self, event: &Event, limits: &Limits) {
         self.last_seq = event.seq;
         self.updated_at = event.at;
+        self.version = event.version.unwrap_or(self.version);
         match &event.kind {
             EventKind::SessionOpened(opening) => self.fold_opening(opening, event.at),
             EventKind::SessionRenamed { name } => self.name = Some(name.clone()),
@@ -200,8 +123,23 @@ impl State {
                 }
             }
             EventKind::Steered(steering) => self.fold_steering(steering, limits),
-            EventKind::Compacted(compaction) => self.context_from = compaction.kept_from,
-            EventKind::Status { .. }
+            EventKind::Adjusted { adjustment, by: _ } => self.fold_adjustment(adjustment),
+            EventKind::Branched { branch, by: _ } => self.context_from = branch.from,
+            EventKind::CompactionBegan { reason, by: _ } => {
+                self.compaction = Some(Compacting { began: event.seq, reason: *reason });
+            }
+            EventKind::Compacted(compaction) => {
+                self.context_from = compaction.kept_from;
+                self.compaction = None;
+            }
+            EventKind::CompactionOver { .. } => self.compaction = None,
+            EventKind::Touched { .. } => {}
+            EventKind::Loaded { .. } => self.open = Openness::Open,
+            EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
+                if self.fold_aside(&event.kind) => {}
+            EventKind::RetryBegan(_)
+            | EventKind::RetryOver { .. }
+            | EventKind::Status { .. }
             | EventKind::Thought { .. }
             | EventKind::Said { .. }
             | EventKind::SayingDone { .. }
@@ -233,6 +171,47 @@ impl State {
         }
     }
 
+    /// Returns who answers in the next run, and how.
+    pub fn voice(&self) -> Voice {
+        let opening = self.opening.as_ref();
+        let (provider, model) = match &self.adjusted.provider {
+            Some(provider) => (provider.clone(), None),
+            None => opening
+                .map_or_else(Default::default, |opening| (opening.provider.clone(), opening.model.clone())),
+        };
+        Voice::new(provider, self.adjusted.model.clone().or(model), &self.adjusted)
+    }
+
+    /// A run keeps its provider: what another one said in it could not be told to the next.
+    fn fold_adjustment(&mut self, adjustment: &Adjustment) {
+        self.adjusted.add(adjustment);
+        let voice = self.voice();
+        if let Some(run) = self.run.as_mut().filter(|run| run.voice.provider == voice.provider) {
+            run.voice = voice;
+        } else if let Some(run) = &mut self.run {
+            run.voice =
+                Voice { provider: run.voice.provider.clone(), model: run.voice.model.clone(), ..voice };
+        }
+    }
+
+    /// Adds what became of a tool that is used for the user; returns whether it is one.
+    fn fold_aside(&mut self, kind: &EventKind) -> bool {
+        if let EventKind::CallIntended(intention) = kind {
+            let aside = matches!(intention.purpose, Purpose::Aside { .. });
+            if aside {
+                self.asides.insert(intention.call.clone(), Call::intended(intention));
+            }
+            return aside;
+        }
+        if let EventKind::CallSettled(settlement) = kind {
+            self.asides.remove(&settlement.call);
+            return matches!(settlement.purpose, Purpose::Aside { .. });
+        }
+        let EventKind::CallStarted { call, tool: _ } = kind else { return false };
+        let aside = self.asides.get_mut(call);
+        aside.map(|call| call.stage = Stage::Started).is_some()
+    }
+
     fn fold_opening(&mut self, opening: &Opening, at: Now) {
         self.name.clone_from(&opening.name);
         self.opening = Some(opening.clone());
@@ -243,27 +222,7 @@ impl State {
         let Some(run) = &event.run else { return };
         self.queue.retain(|queued| queued.run != *run);
         self.last_message = tail(&message.text, limits.text_tail).to_owned();
-        self.run = Some(Run {
-            id: run.clone(),
-            message: message.message.clone(),
-            text: message.text.clone(),
-            criteria: message.criteria.clone(),
-            deadline: message.time_limit.map(|millis| event.at.after(millis)),
-            budget: message.budget,
-            rules: message.rules.clone(),
-            spent: Spent::default(),
-            needs_environment: message.needs_environment,
-            steers: Vec::new(),
-            begun: 0,
-            done: 0,
-            speaking: false,
-            calls: BTreeMap::new(),
-            granted: VecDeque::new(),
-            last: None,
-            checks: Vec::new(),
-            stopping: None,
-            torn: false,
-        });
+        self.run = Some(Run::new(run.clone(), message, event.at, self.voice()));
         self.remember(Scope::Prompt, &message.message, message.fingerprint, run, limits);
     }
 
@@ -275,7 +234,9 @@ impl State {
 
     fn fold_steering(&mut self, steering: &Steering, limits: &Limits) {
         let Some(run) = &mut self.run else { return };
-        run.steers.push((run.begun, steering.clone()));
+        // Its pictures are told from the journal: many of them would be a burden in memory.
+        let kept = Steering { images: Vec::new(), ..steering.clone() };
+        run.steers.push((run.begun, kept));
         let run = run.id.clone();
         self.last_message = tail(&steering.text, limits.text_tail).to_owned();
         self.remember(Scope::Steer, &steering.message, steering.fingerprint, &run, limits);
@@ -354,6 +315,8 @@ impl State {
             }
             EventKind::RunRecovered { found: _ } => run.unsay(),
             EventKind::Warned { code, .. } if code == TURN_CUT => run.unsay(),
+            EventKind::RetryBegan(retry) => run.retrying = Some(retry.attempt),
+            EventKind::RetryOver { .. } => run.retrying = None,
             EventKind::Lost { after: _, cause } => run.torn |= *cause == LossCause::Damage,
             EventKind::SessionOpened(_)
             | EventKind::SessionRenamed { .. }
@@ -363,74 +326,19 @@ impl State {
             | EventKind::MessageUnqueued { .. }
             | EventKind::RunEnded(_)
             | EventKind::Steered(_)
+            | EventKind::Touched { .. }
+            | EventKind::Loaded { .. }
+            | EventKind::Adjusted { .. }
+            | EventKind::Branched { .. }
+            | EventKind::CompactionBegan { .. }
             | EventKind::Compacted(_)
+            | EventKind::CompactionOver { .. }
             | EventKind::Status { .. }
             | EventKind::Thought { .. }
             | EventKind::CallOutput { .. }
             | EventKind::Warned { .. }
             | EventKind::Failed { .. } => {}
         }
-    }
-}
-
-impl Run {
-    /// Returns whether a new text begins.
-    fn begin_speaking(&mut self) -> bool {
-        let begins = !self.speaking;
-        if begins {
-            self.speaking = true;
-            self.begun += 1;
-        }
-        begins
-    }
-
-    fn end_speaking(&mut self) {
-        if !self.speaking {
-            self.begun += 1;
-        }
-        self.speaking = false;
-        self.done += 1;
-    }
-
-    /// A text that was cut short counts as not begun: the provider says it again.
-    fn unsay(&mut self) {
-        if self.speaking {
-            self.speaking = false;
-            self.begun -= 1;
-        }
-    }
-
-    fn intend(&mut self, intention: &Intention) {
-        if intention.purpose == Purpose::Work {
-            self.begun += 1;
-        }
-        let call = Call { intention: intention.clone(), stage: Stage::Intended, bound: None };
-        self.calls.insert(intention.call.clone(), call);
-    }
-
-    fn settle(&mut self, settlement: &Settlement) {
-        self.calls.remove(&settlement.call);
-        match settlement.purpose {
-            Purpose::Work => {
-                self.done += 1;
-                self.last = Some(settlement.clone());
-            }
-            Purpose::Check(index) => {
-                if let Some(criterion) = self.criteria.get(index as usize) {
-                    self.checks.push(check_result(criterion, settlement));
-                }
-            }
-        }
-    }
-}
-
-fn check_result(criterion: &Criterion, settlement: &Settlement) -> CheckResult {
-    let ended = matches!(settlement.ending, Ending::Done | Ending::Failed);
-    CheckResult {
-        id: criterion.id.clone(),
-        passed: ended && settlement.exit_code == Some(criterion.exit_code),
-        exit_code: settlement.exit_code,
-        output: settlement.text.clone(),
     }
 }
 

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::CONTENT_TYPE;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::info;
 
 use super::circuit::Pass;
@@ -21,16 +21,63 @@ use super::dialect::Reader;
 use super::error::{Kind, ModelError};
 use super::http::{broken, read_body, silent};
 use super::model::{Piece, Request, Stop, TurnEnd, Usage};
-use super::retry::Decision;
+use super::retry::{Decision, Policy};
 use super::target::Target;
 
 /// A turn that is being asked of a model.
-pub struct Answering(State);
+pub struct Answering {
+    state: State,
+    question: Arc<Asked>,
+    /// How often it was asked.
+    attempt: u32,
+}
 
-type Opening = Pin<Box<dyn Future<Output = Result<Open, ModelError>> + Send>>;
+/// What is asked, the same at every attempt.
+struct Asked {
+    target: Arc<Target>,
+    policy: Policy,
+    body: Bytes,
+    model: String,
+    label: String,
+}
+
+/// What a turn has come to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The next pieces.
+    Pieces(Vec<Piece>),
+    /// It failed before anything came, and is asked again after a pause that begins now.
+    Waits(Wait),
+    /// It is over.
+    End,
+}
+
+/// A pause before a question is asked again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wait {
+    /// Which repetition follows, counted from one.
+    pub attempt: u32,
+    /// How many there are at most.
+    pub most: u32,
+    /// How long it is.
+    pub pause: Duration,
+    /// What went wrong.
+    pub error: ModelError,
+}
+
+type Trying = Pin<Box<dyn Future<Output = Result<Open, Tried>> + Send>>;
+
+/// Why an attempt came to nothing.
+enum Tried {
+    /// Asking again may help.
+    Failed(ModelError),
+    /// The server is to be left alone: what went wrong before is what is told.
+    InVain(ModelError),
+}
 
 enum State {
-    Opening(Opening),
+    Trying(Trying),
+    Pausing(Instant, ModelError),
     Open(Box<Open>),
     Ended(TurnEnd),
     Failed(ModelError, TurnEnd),
@@ -38,12 +85,13 @@ enum State {
 
 impl Answering {
     /// Prepares a turn; nothing is sent before the first pieces are asked for.
-    pub(super) fn new(target: Arc<Target>, request: &Request) -> Self {
+    pub(super) fn new(target: Arc<Target>, request: &Request, policy: Policy) -> Self {
         let body = target.dialect.body(request, target.habits()).to_string();
         // The same for every attempt, and different for every turn of a conversation.
         let label = format!("call_{}", request.entries.len());
         let model = request.model.clone();
-        Self(State::Opening(Box::pin(open(target, Bytes::from(body), model, label))))
+        let question = Arc::new(Asked { target, policy, body: Bytes::from(body), model, label });
+        Self { state: State::Trying(Box::pin(attempt(Arc::clone(&question), None))), question, attempt: 1 }
     }
 
     /// Waits for the next pieces; `None` is the end of the turn.
@@ -52,30 +100,69 @@ impl Answering {
     /// error it gives the same error again.
     pub async fn next(&mut self) -> Result<Option<Vec<Piece>>, ModelError> {
         loop {
-            let step = match &mut self.0 {
-                State::Opening(opening) => match opening.as_mut().await {
+            match self.step().await? {
+                Step::Pieces(pieces) => return Ok(Some(pieces)),
+                Step::Waits(_) => {}
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Waits for whatever comes next; like [`Answering::next`], but a pause is told when it begins.
+    pub async fn step(&mut self) -> Result<Step, ModelError> {
+        loop {
+            let step = match &mut self.state {
+                State::Trying(trying) => match trying.as_mut().await {
                     Ok(open) => {
-                        self.0 = State::Open(Box::new(open));
+                        self.state = State::Open(Box::new(open));
                         continue;
                     }
-                    Err(error) => Err((error, unfinished())),
+                    Err(Tried::InVain(error)) => Err((error, unfinished())),
+                    Err(Tried::Failed(error)) => {
+                        match self.question.policy.after(self.attempt, error.clone(), chance()) {
+                            Decision::Wait(pause) => return Ok(Step::Waits(self.pause(pause, error))),
+                            Decision::GiveUp(error) => Err((error, unfinished())),
+                        }
+                    }
                 },
+                State::Pausing(until, error) => {
+                    sleep_until(*until).await;
+                    let before = Some(error.clone());
+                    self.attempt += 1;
+                    self.state = State::Trying(Box::pin(attempt(Arc::clone(&self.question), before)));
+                    continue;
+                }
                 State::Open(open) => match open.next().await {
-                    Ok(Some(pieces)) => return Ok(Some(pieces)),
+                    Ok(Some(pieces)) => return Ok(Step::Pieces(pieces)),
                     Ok(None) => Ok(open.reader.end()),
                     Err(error) => Err((error, open.reader.end())),
                 },
-                State::Ended(_) => return Ok(None),
+                State::Ended(_) => return Ok(Step::End),
                 State::Failed(error, _) => return Err(error.clone()),
             };
             self.settle(step);
         }
     }
 
+    /// Asks no more if it is waiting to: the error it had becomes the last one.
+    pub fn give_up(&mut self) {
+        if let State::Pausing(_, error) = &self.state {
+            self.state = State::Failed(error.clone(), unfinished());
+        }
+    }
+
+    fn pause(&mut self, pause: Duration, error: ModelError) -> Wait {
+        let Asked { target, policy, .. } = &*self.question;
+        let (attempt, most) = (self.attempt, policy.attempts.saturating_sub(1));
+        info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "asking the model again");
+        self.state = State::Pausing(Instant::now() + pause, error.clone());
+        Wait { attempt, most, pause, error }
+    }
+
     /// Returns what is known of the end: all of it after the last pieces, what was spent so far before.
     pub fn end(&self) -> TurnEnd {
-        match &self.0 {
-            State::Opening(_) => unfinished(),
+        match &self.state {
+            State::Trying(_) | State::Pausing(..) => unfinished(),
             State::Open(open) => open.reader.end(),
             State::Ended(end) => end.clone(),
             State::Failed(_, end) => end.clone(),
@@ -87,15 +174,14 @@ impl Answering {
             Ok(end) => State::Ended(end),
             Err((error, end)) => State::Failed(error, end),
         };
-        if let State::Open(open) = std::mem::replace(&mut self.0, over) {
-            match &self.0 {
+        if let State::Open(open) = std::mem::replace(&mut self.state, over) {
+            match &self.state {
                 State::Failed(error, _) => open.pass.failed(error),
                 State::Ended(_) => {
                     open.pass.succeeded();
                     give_back(open.body);
                 }
-                State::Opening(_) => {}
-                State::Open(_) => {}
+                State::Trying(_) | State::Pausing(..) | State::Open(_) => {}
             }
         }
     }
@@ -194,29 +280,15 @@ impl Open {
     }
 }
 
-/// Asks until an answer begins, or until asking again is of no use.
-async fn open(target: Arc<Target>, body: Bytes, model: String, label: String) -> Result<Open, ModelError> {
-    let mut before: Option<ModelError> = None;
-    for attempt in 1.. {
-        let pass = match (target.circuit.admit(), before) {
-            (Ok(pass), _) => pass,
-            (Err(_), Some(error)) => return Err(error),
-            (Err(wait), None) => return Err(left_alone(&target, wait)),
-        };
-        let error = match try_once(&target, &body, &model, &label, pass).await {
-            Ok(open) => return Ok(open),
-            Err(error) => target.hide(error),
-        };
-        match target.limits.retry.after(attempt, error.clone(), chance()) {
-            Decision::Wait(pause) => {
-                info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "asking the model again");
-                sleep(pause).await;
-            }
-            Decision::GiveUp(error) => return Err(error),
-        }
-        before = Some(error);
-    }
-    Err(before.unwrap_or_else(|| silent(Duration::ZERO)))
+/// Asks once, unless the server is to be left alone.
+async fn attempt(asked: Arc<Asked>, before: Option<ModelError>) -> Result<Open, Tried> {
+    let Asked { target, body, model, label, .. } = &*asked;
+    let pass = match (target.circuit.admit(), before) {
+        (Ok(pass), _) => pass,
+        (Err(_), Some(error)) => return Err(Tried::InVain(error)),
+        (Err(wait), None) => return Err(Tried::InVain(left_alone(target, wait))),
+    };
+    try_once(target, body, model, label, pass).await.map_err(|error| Tried::Failed(target.hide(error)))
 }
 
 /// Asks once, up to the first piece.

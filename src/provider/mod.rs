@@ -36,8 +36,8 @@ use std::pin::Pin;
 
 use crate::kernel::effect::Turn;
 
-pub use answering::Answering;
-pub use reports::{Gone, Mint, Question, Reported, Reports, Screen, Screened};
+pub use answering::{Answering, Step, Wait};
+pub use reports::{Gone, Mint, Question, Reported, Reports, Screen, Screened, Whose};
 
 /// A turn under way; it ends early, and quietly, when nobody listens any more.
 pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::kernel::event::Image;
+
 /// One turn that is asked of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -28,7 +30,12 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// What the user says.
-    User(String),
+    User {
+        /// The text; may be empty where there are pictures.
+        text: String,
+        /// The pictures that go with it.
+        images: Vec<Image>,
+    },
     /// What the model said and which tools it wanted used.
     Assistant {
         /// What [`TurnEnd::carry`] gave with it; another dialect's is ignored.
@@ -49,6 +56,13 @@ pub enum Entry {
         /// Whether the tool did what was wanted.
         outcome: Outcome,
     },
+}
+
+impl Entry {
+    /// Makes what the user says without pictures.
+    pub const fn user(text: String) -> Self {
+        Self::User { text, images: Vec::new() }
+    }
 }
 
 /// Whether a tool did what was wanted.
@@ -96,6 +110,19 @@ pub enum Thinking {
     Medium,
     /// Much.
     High,
+}
+
+impl Thinking {
+    /// Reads a word for it; the least and the most that some clients know are those that every server does.
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "off" | "none" => Self::Off,
+            "minimal" | "low" => Self::Low,
+            "medium" => Self::Medium,
+            "high" | "xhigh" => Self::High,
+            _ => return None,
+        })
+    }
 }
 
 /// A piece of a model's turn.

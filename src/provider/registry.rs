@@ -18,6 +18,7 @@ use super::keys::{AskKeyring, Found, Key, Keyring, Keys, Source};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
 use super::place::Place;
+use super::retry::Policy;
 use super::target::Target;
 pub use crate::config::settings::{key_variable, place_variable};
 
@@ -305,7 +306,13 @@ impl Ready {
     ///
     /// Nothing is sent before the first pieces are waited for.
     pub fn ask(&self, request: &Request) -> Answering {
-        Answering::new(Arc::clone(&self.target), request)
+        Answering::new(Arc::clone(&self.target), request, self.target.limits.retry)
+    }
+
+    /// Asks for one turn like [`Ready::ask`], and not again whatever goes wrong.
+    pub fn ask_once(&self, request: &Request) -> Answering {
+        let once = Policy { attempts: 1, ..self.target.limits.retry };
+        Answering::new(Arc::clone(&self.target), request, once)
     }
 
     /// Returns the model that was chosen.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::answering::Wait;
 use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
-use crate::kernel::event::{Denial, Fault, Intention, Purpose, Taken};
-use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId};
+use crate::kernel::event::{Denial, Fault, Intention, Purpose, Retry, Taken};
+use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
 use crate::redact::{self, Redactor, Stream};
 
 /// What a provider or a tool says, with what the session may not keep.
 #[derive(Debug)]
 pub struct Reported {
-    /// The run it belongs to.
-    pub run: RunId,
+    /// What it belongs to.
+    pub whose: Whose,
     /// What it says, safe to keep.
     pub report: Report,
     /// The arguments as they are to be used where what is kept hides a part of them: of a call, or of each that waits.
@@ -25,9 +26,20 @@ pub struct Reported {
 
 impl Reported {
     /// Makes a report that is safe to keep and hides nothing.
-    pub const fn new(run: RunId, report: Report) -> Self {
-        Self { run, report, raw_args: Vec::new(), room: None }
+    pub const fn new(whose: Whose, report: Report) -> Self {
+        Self { whose, report, raw_args: Vec::new(), room: None }
     }
+}
+
+/// What a report belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    /// A run.
+    Run(RunId),
+    /// A tool that is used for the user, beside any run.
+    Aside(CallId),
+    /// A summary that somebody asked for: the event that says that it began.
+    Compaction(Seq),
 }
 
 /// The session has ended, or the run has.
@@ -64,13 +76,27 @@ pub struct Question {
     pub digest: Option<String>,
     /// What a no with a comment means.
     pub denial: Denial,
+    /// What is to be filled in: a JSON object.
+    pub form: Option<String>,
+    /// How long the question stands, in milliseconds; as long as any when not said.
+    pub millis: Option<u64>,
 }
 
 impl Question {
     /// Asks for a plain yes or no, which holds once; a no ends the run.
     pub const fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
-        let choices = Vec::new();
-        Self { kind, title, summary, details, choices, remember: None, digest: None, denial: Denial::Ends }
+        Self {
+            kind,
+            title,
+            summary,
+            details,
+            choices: Vec::new(),
+            remember: None,
+            digest: None,
+            denial: Denial::Ends,
+            form: None,
+            millis: None,
+        }
     }
 }
 
@@ -95,6 +121,11 @@ impl Screen {
     pub fn new(look: impl Fn(&str, &str) -> Screened + Send + Sync + 'static) -> Self {
         Self(Box::new(look))
     }
+
+    /// Looks at a step.
+    pub fn look(&self, tool: &str, args: &str) -> Screened {
+        (self.0)(tool, args)
+    }
 }
 
 impl fmt::Debug for Screen {
@@ -106,7 +137,7 @@ impl fmt::Debug for Screen {
 /// One provider's or tool's way back.
 #[derive(Debug)]
 pub struct Reports {
-    run: RunId,
+    whose: Whose,
     sender: mpsc::Sender<Box<Reported>>,
     redactor: Redactor,
     saying: Option<Stream>,
@@ -124,10 +155,10 @@ const ROOM: usize = 512 * 1024;
 const LONG: usize = 1024;
 
 impl Reports {
-    /// Opens a way back for `run`.
-    pub fn new(run: RunId, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
+    /// Opens a way back.
+    pub fn new(whose: Whose, sender: mpsc::Sender<Box<Reported>>, redactor: Redactor, mint: Mint) -> Self {
         Self {
-            run,
+            whose,
             sender,
             redactor,
             saying: None,
@@ -189,7 +220,7 @@ impl Reports {
         purpose: Purpose,
         question: Option<Question>,
     ) -> Result<(), Gone> {
-        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| (screen.0)(tool, &args));
+        let screened = self.screen.as_ref().map_or(Screened::Free, |screen| screen.look(tool, &args));
         let question = match screened {
             Screened::Free => question,
             Screened::Ask(asked) => question.or(Some(*asked)),
@@ -209,7 +240,7 @@ impl Reports {
         let (args, raw) = self.safe_args(args);
         let intention = Intention { call: (self.mint.call)(), tool: tool.to_owned(), args, purpose };
         let report = Report::Call(Box::new(CallRequest { intention, before }));
-        self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.run.clone(), report) }).await
+        self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.whose.clone(), report) }).await
     }
 
     /// Says what a turn used, and what it wants used that has to wait.
@@ -223,7 +254,7 @@ impl Reports {
             raw_args.push(raw);
         }
         let report = Report::Taken(Box::new(taken));
-        self.deliver(Reported { raw_args, ..Reported::new(self.run.clone(), report) }).await
+        self.deliver(Reported { raw_args, ..Reported::new(self.whose.clone(), report) }).await
     }
 
     /// Makes arguments safe to keep, and returns them as they were where that hides anything.
@@ -238,6 +269,20 @@ impl Reports {
         let safe = |text: &str| self.redactor.text(text).into_owned();
         let (code, message, detail) = (code.to_owned(), safe(message), detail.map(safe));
         self.send(Report::Warned { code, message, detail }).await
+    }
+
+    /// Says that the provider is asked again after a pause; what went wrong may quote a server, and is made safe to keep.
+    pub async fn retry(&self, wait: &Wait) -> Result<(), Gone> {
+        let message = self.redactor.text(&wait.error.message).into_owned();
+        let pause_millis = u64::try_from(wait.pause.as_millis()).unwrap_or(u64::MAX);
+        let (attempt, most) = (wait.attempt, wait.most);
+        self.send(Report::RetryBegan(Box::new(Retry { attempt, most, pause_millis, message }))).await
+    }
+
+    /// Says what came of asking again.
+    pub async fn retried(&self, attempt: u32, failed: Option<&str>) -> Result<(), Gone> {
+        let message = failed.map(|message| self.redactor.text(message).into_owned());
+        self.send(Report::RetryOver { succeeded: message.is_none(), attempt, message }).await
     }
 
     /// Ends the turn; another follows.
@@ -263,7 +308,7 @@ impl Reports {
 
     /// Passes a report on that is safe to keep.
     pub async fn send(&self, report: Report) -> Result<(), Gone> {
-        self.deliver(Reported::new(self.run.clone(), report)).await
+        self.deliver(Reported::new(self.whose.clone(), report)).await
     }
 
     /// Makes text safe with another redactor, which knows more.
@@ -322,6 +367,8 @@ impl Reports {
             remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
             digest: question.digest.clone(),
             denial: question.denial,
+            form: question.form.as_ref().map(|form| Json::new(self.redactor.json(form))),
+            millis: question.millis,
         }
     }
 }

@@ -6,13 +6,14 @@ use super::dialect::{Dialect, Reader};
 use super::error::ModelError;
 use super::limits::TurnLimits;
 use super::model::{Entry, Outcome, Piece, Request, Thinking, ToolSpec, TurnEnd, Wanted};
+use crate::kernel::event::Image;
 
 /// A question and nothing else.
 pub(super) fn question(text: &str) -> Request {
     Request {
         model: "m".to_owned(),
         system: String::new(),
-        entries: vec![Entry::User(text.to_owned())],
+        entries: vec![Entry::user(text.to_owned())],
         tools: Vec::new(),
         max_tokens: None,
         thinking: Thinking::Usual,
@@ -32,11 +33,11 @@ pub(super) fn conversation(carry: Option<String>) -> Request {
     Request {
         system: "Be brief.".to_owned(),
         entries: vec![
-            Entry::User("look".to_owned()),
+            Entry::user("look".to_owned()),
             Entry::Assistant { carry, said: "Looking.".to_owned(), calls },
             result("c1", "a cat", Outcome::Fine),
             result("c2", "bad arguments", Outcome::Failed),
-            Entry::User("and?".to_owned()),
+            Entry::user("and?".to_owned()),
         ],
         tools: vec![ToolSpec {
             name: "look".to_owned(),
@@ -46,6 +47,12 @@ pub(super) fn conversation(carry: Option<String>) -> Request {
         max_tokens: Some(100),
         ..question("")
     }
+}
+
+/// A question with a picture.
+pub(super) fn picture(text: &str) -> Request {
+    let images = vec![Image { mime: "image/png".to_owned(), data: "aGk=".to_owned() }];
+    Request { entries: vec![Entry::User { text: text.to_owned(), images }], ..question("") }
 }
 
 /// Reads an answer in one go.

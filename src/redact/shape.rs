@@ -99,6 +99,7 @@ pub(super) fn beginnings() -> Vec<(&'static [u8], Begin)> {
         (b"pypi-", token(Class::Dashed, 30, usize::MAX, true)),
         (b"hf_", token(Class::Alphanumeric, 30, 30, true)),
         (b"att_", token(Class::Dashed, 32, usize::MAX, true)),
+        (b"ptk_", token(Class::Dashed, 32, usize::MAX, true)),
         (b"eyJ", Begin::Jwt),
         (b"-----BEGIN ", Begin::Pem),
         (b"://", Begin::Url),

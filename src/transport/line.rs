@@ -136,6 +136,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
+    /// Goes on with the same stream in another form, and with another limit; what has arrived is not lost.
+    pub fn carried<T: AsyncRead + Unpin>(self, limit: usize, form: impl FnOnce(R) -> T) -> Lines<T> {
+        let codec = LineCodec { limit, ..self.codec };
+        let Self { from, buffer, read_size, ended, .. } = self;
+        Lines { from: form(from), codec, buffer, read_size, ended }
+    }
+
     /// Returns the next line, or `None` when the peer has ended.
     ///
     /// May be dropped half-way: nothing that was read is lost.

@@ -1,8 +1,11 @@
-//! How lines travel: framing, the check at the door, and the owner-only local socket.
+//! How lines travel: framing, the check at the door, the owner-only local socket, and WebSockets.
 //!
 //! A transport moves lines and knows nothing of what is in them. It names no other module of this crate, decides
-//! nothing about sessions, and lets in nobody but the owner.
+//! nothing about sessions, and lets in nobody whom it was not told to.
 
 pub mod compact;
+pub mod frames;
 pub mod line;
 pub mod local;
+pub mod sink;
+pub mod web;

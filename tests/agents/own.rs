@@ -46,6 +46,61 @@ fn no_command_of_a_model_can_approve_anything() {
 }
 
 #[test]
+fn no_command_of_a_model_comes_in_by_websocket_not_even_with_a_token() {
+    let mut bench = Bench::new();
+    fs::create_dir_all(bench.config().parent().expect("a folder")).expect("a directory");
+    fs::write(bench.config(), "[pi]\nenabled = true\nlisten = '127.0.0.1:0'\n").expect("a file");
+    bench.daemon.stop();
+    bench.daemon.revive();
+    let made = bench.daemon.command("push").args(["token", "new"]).output().expect("the client");
+    let token = String::from_utf8(made.stdout).expect("text").trim().to_owned();
+    let at = bench.daemon.connect().get("get_metrics", json!({}))["pi"].as_str().expect("a place").to_owned();
+    let port = at.rsplit(':').next().expect("a port");
+    let asks = |bearer: &str| {
+        format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port} || exit 9; printf 'GET /pi HTTP/1.1\\r\\nHost: {at}\\r\\n{bearer}Connection: Upgrade\\r\\n\
+             Upgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n' >&3; \
+             read -r answer <&3; echo \"$answer\""
+        )
+    };
+    let with_token = format!("Authorization: Bearer {token}\\r\\n");
+    for bearer in ["", &with_token] {
+        let way = asks(bearer);
+        for way in [
+            format!("bash -c '{}'", way.replace('\'', "'\\''")),
+            // An orphan in a session of its own, while its command waits.
+            format!(
+                "touch running; (setsid bash -c '{}' >out 2>&1; rm running) & while [ -e running ]; do sleep 0.01; done; cat out",
+                way.replace('\'', "'\\''")
+            ),
+        ] {
+            let result = commanded(&bench, &json!({"command": way, "outside": true}));
+            let text = result["payload"]["text"].as_str().unwrap_or_default();
+            assert!(text.contains("HTTP/1.1 403 Forbidden"), "{way}: {result}");
+            // Behind the walls there is no such network at all.
+            let result = commanded(&bench, &json!({"command": way}));
+            let text = result["payload"]["text"].as_str().unwrap_or_default();
+            assert!(!text.contains("HTTP/1.1 101"), "{way}: {result}");
+        }
+    }
+    let log = bench.daemon.log();
+    assert!(log.contains("a command of a model may not talk to the daemon"), "{log}");
+    // The same words from the owner's own shell are heard, while a command of a model runs.
+    bench.server.script([
+        wants("", "sandbox_exec", json!({"command": "touch up; until [ -e go ]; do sleep 0.01; done"})),
+        Reply::says("done"),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    let asked = client.event_of("approval_required");
+    client.decide(&asked, "approve");
+    wait_until("the command runs", || bench.cwd().join("up").exists());
+    let heard = std::process::Command::new("bash").args(["-c", &asks("")]).output().expect("a shell");
+    assert!(heard.stdout.starts_with(b"HTTP/1.1 101"), "{heard:?}");
+    fs::write(bench.cwd().join("go"), "").expect("a file");
+    client.event_of("run_complete");
+}
+
+#[test]
 fn others_are_heard_while_a_command_of_a_model_runs() {
     let bench = Bench::new();
     bench.server.script([

@@ -17,6 +17,10 @@ pub(crate) struct Scene {
     /// What the next question offers to remember, and what a no to it means.
     pub(crate) remember: Option<String>,
     pub(crate) denial: Denial,
+    /// What is to be filled in at the next question.
+    pub(crate) form: Option<Json>,
+    /// The tools that were used for the user.
+    pub(crate) asides: Vec<String>,
     /// What was remembered for the repository.
     pub(crate) kept: Vec<String>,
     /// What the provider was told may go ahead, with its last turn.
@@ -38,6 +42,8 @@ impl Scene {
             gate: GateId::new("none"),
             remember: None,
             denial: Denial::Ends,
+            form: None,
+            asides: Vec::new(),
             kept: Vec::new(),
             granted: Vec::new(),
         };
@@ -51,7 +57,7 @@ impl Scene {
 
     pub(crate) fn ask_as(&mut self, source: &str, command: Command) -> Reply {
         let caller = Caller { id: ParticipantId(1), source: source.into(), rights: Rights::ALL };
-        self.give(Input::Command { ticket: Ticket(0), caller, command }).expect("an answer")
+        self.give(Input::Command { ticket: Ticket(0), caller, command, if_version: None }).expect("an answer")
     }
 
     pub(crate) fn give(&mut self, input: Input) -> Option<Reply> {
@@ -63,9 +69,10 @@ impl Scene {
                     self.events.push(event);
                 }
                 Effect::Reserve(end) => self.reserved = end,
-                Effect::Reply(_, answer) => reply = Some(answer),
+                Effect::Reply(_, answer, _) => reply = Some(answer),
                 Effect::ShowTo(_, private) => self.private.push(private),
                 Effect::Execute { .. } => self.executed += 1,
+                Effect::Aside(intention) => self.asides.push(intention.call.as_str().to_owned()),
                 Effect::Turn(turn) => {
                     self.turns += 1;
                     self.granted = turn.granted;
@@ -83,6 +90,7 @@ impl Scene {
             run: RunId::new(format!("run-{}", self.minted)),
             message: MessageId::new(id),
             text: id.into(),
+            images: Vec::new(),
             criteria: Vec::new(),
             time_limit: None,
             budget: Budget::default(),
@@ -136,6 +144,8 @@ impl Scene {
             remember: self.remember.clone(),
             digest: Some("digest".into()),
             denial: self.denial,
+            form: self.form.clone(),
+            millis: None,
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
         self.report(Report::Call(Box::new(CallRequest { intention, before: before(ask) })));
@@ -158,6 +168,8 @@ impl Scene {
             remember: None,
             digest: None,
             denial: Denial::Ends,
+            form: None,
+            millis: None,
         });
         let (tool, args) = ("tool".into(), Json::new("{}"));
         let intention = Intention { call: call.clone(), tool, args, purpose: Purpose::Work };
@@ -182,13 +194,14 @@ impl Scene {
     /// Votes with a reason, or for longer than once.
     pub(crate) fn vote_with(&mut self, decision: Decision, comment: Option<&str>, lasting: Lasting) -> Reply {
         let (gate, comment) = (self.gate.clone(), comment.map(str::to_owned));
-        let vote = Decide { gate, run: None, decision, choice: None, comment, lasting };
+        let vote = Decide { gate, run: None, decision, choice: None, comment, lasting, answer: None };
         self.ask_as("ann", Command::Decide(Box::new(vote)))
     }
 
     pub(crate) fn vote(&mut self, who: &str, decision: Decision, choice: Option<&str>) -> Reply {
         let (gate, choice) = (self.gate.clone(), choice.map(str::to_owned));
-        let vote = Decide { gate, run: None, decision, choice, comment: None, lasting: Lasting::Once };
+        let vote =
+            Decide { gate, run: None, decision, choice, comment: None, lasting: Lasting::Once, answer: None };
         self.ask_as(who, Command::Decide(Box::new(vote)))
     }
 

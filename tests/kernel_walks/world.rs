@@ -19,6 +19,7 @@ impl Walk {
                     "not what was asked, {what}"
                 );
                 assert!(*times <= self.allowed[&intention.call], "executed without being asked to, {what}");
+                assert!(!self.forms.contains(&intention.call), "a question was executed, {what}");
                 let ending = if self.random.one_in(3) { Ending::Failed } else { Ending::Done };
                 (
                     run,
@@ -33,9 +34,25 @@ impl Walk {
                 assert!(rule.starts_with("rule-"), "{what}");
                 return;
             }
-            other => panic!("unexpected {other:?}, {what}"),
+            other => return self.owe_beside(other, what),
         };
-        if matches!(report, Report::Call(_) | Report::Compacted(_)) {
+        if matches!(report, Report::Compacting(_)) {
+            let kept_from = self.newest;
+            let done = match self.random.below(3) {
+                0 => Report::CompactionFailed { message: "no".into(), again: self.random.one_in(2) },
+                _ => {
+                    let (summary, tokens_before) = ("s".into(), 9);
+                    Report::Compacted(Box::new(Compaction { summary, kept_from, tokens_before }))
+                }
+            };
+            self.owed.push(Input::Report { run: run.clone(), report: done });
+        }
+        if matches!(report, Report::RetryBegan(_)) && self.random.one_in(2) {
+            let succeeded = self.random.one_in(2);
+            let over = Report::RetryOver { succeeded, attempt: 1, message: None };
+            self.owed.push(Input::Report { run: run.clone(), report: over });
+        }
+        if matches!(report, Report::Call(_) | Report::Compacting(_) | Report::RetryBegan(_)) {
             self.owed.push(Input::Report { run: run.clone(), report: Report::TurnDone });
         }
         if matches!(report, Report::Call(_) | Report::Finished(_)) && self.random.one_in(2) {
@@ -46,11 +63,14 @@ impl Walk {
     }
 
     pub(super) fn provider_answer(&mut self) -> Report {
-        match self.random.below(6) {
-            0 if self.random.one_in(2) => {
-                let kept_from = self.newest;
-                Report::Compacted(Box::new(Compaction { summary: "s".into(), kept_from, tokens_before: 9 }))
-            }
+        match self.random.below(7) {
+            0 if self.random.one_in(2) => Report::Compacting(CompactionReason::Threshold),
+            6 if self.random.one_in(2) => Report::RetryBegan(Box::new(Retry {
+                attempt: 1 + self.random.below(3) as u32,
+                most: 3,
+                pause_millis: 5,
+                message: "not there".into(),
+            })),
             0 => Report::TurnDone,
             1 => Report::Finished(Box::new(finish(Outcome::Failed))),
             2 => Report::Finished(Box::new(finish(Outcome::Success))),
@@ -77,6 +97,8 @@ impl Walk {
             remember: (!of_budget && self.random.one_in(2)).then(|| format!("rule-{}", self.random.below(5))),
             digest: self.random.one_in(2).then(|| format!("digest-{}", self.random.below(9))),
             denial: if of_budget || self.random.one_in(2) { Denial::Ends } else { Denial::Told },
+            form: (!of_budget && self.random.one_in(3)).then(|| Json::new("{\"method\":\"input\"}")),
+            millis: self.random.one_in(3).then_some(7),
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
         let before = match ask {
@@ -96,6 +118,7 @@ impl Walk {
             run: RunId::new(format!("run-{}", self.mint())),
             message: self.message(),
             text: "do it".into(),
+            images: self.images(),
             criteria: vec![criterion; self.random.below(3) as usize],
             time_limit: self.random.one_in(4).then_some(40),
             budget: Budget { cost: self.random.one_in(3).then_some(9), turns: None, tokens: Some(7) },
@@ -125,6 +148,7 @@ impl Walk {
             comment: self.random.one_in(2).then(|| "why".to_owned()),
             lasting: [Lasting::Once, Lasting::Run, Lasting::Session, Lasting::Always]
                 [if self.random.one_in(2) { 0 } else { self.random.below(4) as usize }],
+            answer: self.random.one_in(3).then(|| Json::new("\"blue\"")),
         }
     }
 

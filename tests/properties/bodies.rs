@@ -19,6 +19,7 @@ pub(crate) mod random;
 pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod redaction;
+pub(crate) mod sessions;
 
 /// A check of one part, for any input.
 pub(crate) type Body = fn(&[u8]);
@@ -31,4 +32,5 @@ pub(crate) const ALL: &[(&str, Body)] = &[
     ("record", record::check),
     ("recovery", recovery::check),
     ("redaction", redaction::check),
+    ("sessions", sessions::check),
 ];

@@ -7,7 +7,7 @@ use pushd::adapter::push::decode::{
     self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession,
 };
 use pushd::adapter::push::encode;
-use pushd::kernel::event::{Decision, Lasting};
+use pushd::kernel::event::{Decision, Image, Lasting};
 use pushd::transport::compact::{Limits, compact};
 use serde_json::{Value, json};
 
@@ -73,6 +73,10 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
         Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
         Ask::Metrics { sandbox } => Outgoing::metrics().with("sandbox", *sandbox),
         Ask::CheckJournal { full } => Outgoing::check_journal(*full),
+        Ask::Speak(speak) => {
+            let request = Outgoing::speak("pi", speak.cwd.as_deref());
+            with_environment(request, speak.environment.as_ref())
+        }
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
         Ask::Ping | Ask::ListProviders => return None,
@@ -112,7 +116,9 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
         SessionAsk::Queue(prompt) => {
             prompted(Outgoing::queue_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
         }
-        SessionAsk::Steer { message, text } => Outgoing::steer(id, message.as_ref()?.as_str(), text),
+        SessionAsk::Steer { message, text, images } => {
+            Outgoing::steer(id, message.as_ref()?.as_str(), text).with("images", pictures(images))
+        }
         SessionAsk::ListQueue => Outgoing::list_queue(id),
         SessionAsk::Unqueue { message } => Outgoing::remove_queued(id, message.as_str()),
         SessionAsk::Decide(decide) => {
@@ -120,6 +126,10 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
                 Decision::Approve => "approve",
                 Decision::Deny => "deny",
             };
+            // A client builds it itself and cannot repeat the letters of another's.
+            if decide.answer.is_some() {
+                return None;
+            }
             let request = Outgoing::submit_approval(id, decide.gate.as_str(), word)
                 .with("runId", decide.run.as_ref().map(|run| run.as_str()))
                 .with("choice", decide.choice.as_deref())
@@ -156,9 +166,14 @@ fn prompted(request: Outgoing, prompt: &Prompt) -> Outgoing {
         .collect();
     let request = request
         .with("acceptanceCriteria", criteria)
+        .with("images", pictures(&prompt.images))
         .with("timeoutMs", prompt.time_limit)
         .with("rules", prompt.rules.clone());
     with_environment(request, prompt.environment.as_ref())
+}
+
+fn pictures(images: &[Image]) -> Vec<Value> {
+    images.iter().map(|image| json!({"mimeType": image.mime, "data": image.data})).collect()
 }
 
 fn with_environment(request: Outgoing, environment: Option<&decode::Environment>) -> Outgoing {

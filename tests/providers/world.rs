@@ -140,7 +140,7 @@ pub(crate) fn question() -> Request {
     Request {
         model: MODEL.to_owned(),
         system: "Be brief.".to_owned(),
-        entries: vec![Entry::User("Hello?".to_owned())],
+        entries: vec![Entry::user("Hello?".to_owned())],
         tools: Vec::new(),
         max_tokens: None,
         thinking: Thinking::Usual,

@@ -24,6 +24,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Daemon {
     pub(crate) home: TempDir,
     variables: Vec<(String, String)>,
+    /// What the daemon is told beside what it always is.
+    arguments: Vec<String>,
     /// What the daemon is started by; nothing for itself.
     under: Vec<String>,
     child: Option<Child>,
@@ -37,9 +39,14 @@ impl Daemon {
 
     /// Starts a daemon with a fresh home and these variables.
     pub(crate) fn start_with(variables: &[(&str, &str)]) -> Self {
-        let home = TempDir::new().expect("a directory for the daemon");
+        Self::start_in(TempDir::new().expect("a directory for the daemon"), variables, &[])
+    }
+
+    /// Starts a daemon in a home that may hold something already, with these variables and arguments.
+    pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let mut daemon = Self { home, variables, under: Vec::new(), child: None };
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut daemon = Self { home, variables, arguments, under: Vec::new(), child: None };
         daemon.revive();
         daemon
     }
@@ -48,7 +55,7 @@ impl Daemon {
     pub(crate) fn start_under(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let under = command.iter().map(|word| (*word).to_owned()).collect();
-        let mut daemon = Self { home, variables: Vec::new(), under, child: None };
+        let mut daemon = Self { home, variables: Vec::new(), arguments: Vec::new(), under, child: None };
         daemon.revive();
         daemon
     }
@@ -77,7 +84,8 @@ impl Daemon {
     }
 
     fn daemon_command(&self) -> Command {
-        let arguments = ["daemon", "run", "--announce"];
+        let fixed = ["daemon", "run", "--announce"].map(str::to_owned);
+        let arguments: Vec<&String> = fixed.iter().chain(&self.arguments).collect();
         let Some((program, words)) = self.under.split_first() else {
             let mut command = self.command("push");
             command.args(arguments);
@@ -196,6 +204,13 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the daemon reads");
+    }
+
+    /// Everything that still comes, as it is, until the daemon closes the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.lines.read_to_end(&mut bytes).expect("the daemon closes the connection");
+        bytes
     }
 
     /// Says nothing more, and still listens.

@@ -2,15 +2,16 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use pushd::kernel::event::{
-    Budget, CheckResult, Compaction, Criterion, Decision, Denial, Ending, Event, EventKind, Fault, Found,
-    Intention, Lasting, LossCause, Message, Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage,
-    RunReport, Settlement, Steering, Taken, Used, Verdict, Wanted,
+    Adjustment, Branch, Budget, CheckResult, Compaction, CompactionEnding, CompactionReason, Criterion,
+    Decision, Denial, Ending, Event, EventKind, Fault, Found, Image, Intention, Lasting, LossCause, Message,
+    Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, Retry, RunReport, Settlement, Steering,
+    Taken, Used, Verdict, Wanted,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
 
 /// How many kinds of events there are.
-pub(crate) const KINDS: u64 = 26;
+pub(crate) const KINDS: u64 = 34;
 
 /// How far a made event may be from what the kernel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,13 @@ impl Events {
             Shape::Anything => self.maybe(Self::name),
             Shape::Shown => in_a_run(&kind).then(|| self.name()),
         };
-        Event { seq: Seq::new(self.wide().max(1)), at: Now(self.wide()), run: run.map(Into::into), kind }
+        Event {
+            seq: Seq::new(self.wide().max(1)),
+            at: Now(self.wide()),
+            run: run.map(Into::into),
+            version: self.maybe(Self::wide),
+            kind,
+        }
     }
 
     /// Makes a question.
@@ -61,7 +68,8 @@ impl Events {
             expires: Now(self.wide()),
             remember: self.maybe(Self::text),
             digest: self.maybe(Self::name),
-            denial: if self.below(2) == 0 { Denial::Ends } else { Denial::Told },
+            denial: self.pick([Denial::Ends, Denial::Told, Denial::Dismissed]),
+            form: self.maybe(Self::object),
         }
     }
 
@@ -81,6 +89,7 @@ impl Events {
             repo: self.maybe(Self::object),
             metadata: self.maybe(Self::object),
             name: self.maybe(Self::name),
+            parent: self.maybe(Self::name).map(Into::into),
         }
     }
 
@@ -144,6 +153,7 @@ impl Events {
             6 => EventKind::Steered(Box::new(Steering {
                 message: self.name().into(),
                 text: self.text(),
+                images: self.images(),
                 fingerprint: self.fingerprint(),
                 by: self.name(),
             })),
@@ -172,6 +182,7 @@ impl Events {
                 by: self.name(),
                 comment: self.maybe(Self::text),
                 lasting: self.lasting(),
+                answer: self.maybe(Self::object),
             })),
             18 => {
                 EventKind::Warned { code: self.name(), message: self.text(), detail: self.maybe(Self::text) }
@@ -191,8 +202,58 @@ impl Events {
                 kept_from: Seq::new(self.wide()),
                 tokens_before: self.wide(),
             })),
+            25..33 => self.change(kind),
             _ => EventKind::RunEnded(Box::new(self.report())),
         }
+    }
+
+    fn change(&mut self, kind: u64) -> EventKind {
+        match kind {
+            25 => EventKind::Touched { what: self.name(), by: self.name() },
+            26 => EventKind::Loaded { by: self.name() },
+            27 => {
+                let adjustment = Adjustment {
+                    provider: self.maybe(Self::name),
+                    model: self.maybe(Self::name),
+                    thinking: self.maybe(Self::name),
+                    auto_compaction: self.maybe(|events| events.below(2) == 0),
+                    auto_retry: self.maybe(|events| events.below(2) == 0),
+                };
+                EventKind::Adjusted { adjustment: Box::new(adjustment), by: self.name() }
+            }
+            28 => {
+                let branch = Branch { until: Seq::new(self.wide()), from: Seq::new(self.wide()) };
+                EventKind::Branched { branch, by: self.name() }
+            }
+            29 => EventKind::CompactionBegan {
+                reason: self.pick([
+                    CompactionReason::Manual,
+                    CompactionReason::Threshold,
+                    CompactionReason::Overflow,
+                ]),
+                by: self.maybe(Self::name),
+            },
+            30 => EventKind::CompactionOver {
+                ending: self.pick([CompactionEnding::Failed, CompactionEnding::Aborted]),
+                message: self.maybe(Self::text),
+                again: self.below(2) == 0,
+            },
+            31 => EventKind::RetryBegan(Box::new(Retry {
+                attempt: self.narrow(),
+                most: self.narrow(),
+                pause_millis: self.wide(),
+                message: self.text(),
+            })),
+            _ => EventKind::RetryOver {
+                succeeded: self.below(2) == 0,
+                attempt: self.narrow(),
+                message: self.maybe(Self::text),
+            },
+        }
+    }
+
+    fn images(&mut self) -> Vec<Image> {
+        (0..self.below(3)).map(|_| Image { mime: self.name(), data: self.name() }).collect()
     }
 
     fn taken(&mut self) -> Taken {
@@ -217,6 +278,7 @@ impl Events {
         Message {
             message: self.name().into(),
             text: self.text(),
+            images: self.images(),
             criteria: (0..criteria).map(|_| self.criterion()).collect(),
             time_limit: self.maybe(Self::wide),
             budget: Budget {
@@ -308,7 +370,11 @@ impl Events {
     }
 
     fn purpose(&mut self) -> Purpose {
-        if self.below(2) == 0 { Purpose::Work } else { Purpose::Check(self.narrow()) }
+        match self.below(3) {
+            0 => Purpose::Work,
+            1 => Purpose::Check(self.narrow()),
+            _ => Purpose::Aside { told: self.below(2) == 0 },
+        }
     }
 
     fn decision(&mut self) -> Decision {
@@ -387,9 +453,15 @@ fn in_a_run(kind: &EventKind) -> bool {
         EventKind::SessionOpened(_)
         | EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
+        | EventKind::Touched { .. }
+        | EventKind::Loaded { .. }
+        | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. }
         | EventKind::MessageQueued(_)
         | EventKind::MessageUnqueued { .. }
         | EventKind::Lost { .. } => false,
+        EventKind::CallIntended(intention) => !matches!(intention.purpose, Purpose::Aside { .. }),
+        EventKind::CallSettled(settlement) => !matches!(settlement.purpose, Purpose::Aside { .. }),
         EventKind::RunStarted(_)
         | EventKind::Steered(_)
         | EventKind::Status { .. }
@@ -397,11 +469,13 @@ fn in_a_run(kind: &EventKind) -> bool {
         | EventKind::Said { .. }
         | EventKind::SayingDone { .. }
         | EventKind::TurnTaken(_)
+        | EventKind::CompactionBegan { .. }
         | EventKind::Compacted(_)
-        | EventKind::CallIntended(_)
+        | EventKind::CompactionOver { .. }
+        | EventKind::RetryBegan(_)
+        | EventKind::RetryOver { .. }
         | EventKind::CallStarted { .. }
         | EventKind::CallOutput { .. }
-        | EventKind::CallSettled(_)
         | EventKind::GateOpened(_)
         | EventKind::GateVoted { .. }
         | EventKind::GateSettled(_)

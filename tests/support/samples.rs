@@ -40,6 +40,13 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("get_session_snapshot", "{}"),
     ("get_session_messages", r#"{"afterSeq":3,"limit":10}"#),
     ("steer", r#"{"text":"left","clientMessageId":"m"}"#),
+    ("steer", r#"{"text":"this one","images":[{"mimeType":"image/webp","data":"aGk="}]}"#),
+    (
+        "send_user_message",
+        r#"{"text":"what is it?","images":[{"mimeType":"image/png","data":"aGVsbG8="},{"mimeType":"image/jpeg","data":"aGk="}]}"#,
+    ),
+    ("submit_approval", r#"{"approvalId":"a","decision":"approve","answer":"blue"}"#),
+    ("submit_approval", r#"{"approvalId":"a","decision":"approve","answer":{"name":"Ann","age":"9"}}"#),
     ("queue_message", r#"{"text":"next","acceptanceCriteria":null}"#),
     ("list_queue", "{}"),
     ("remove_queued", r#"{"messageId":"m"}"#),
@@ -57,6 +64,8 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("get_metrics", "{}"),
     ("get_metrics", r#"{"sandbox":true}"#),
     ("drain", r#"{"graceMs":5000}"#),
+    ("speak", r#"{"protocol":"pi","cwd":"/home/me/project","environment":{"PATH":"/bin"}}"#),
+    ("speak", r#"{"protocol":"pi","cwd":null}"#),
 ];
 
 macro_rules! ok {
@@ -127,9 +136,25 @@ pub(crate) const SPECIFIED: &[&str] = &[
     event!("thinking_token", r#"{"text":"Need to inspect recent commit..."}"#),
     event!("assistant_token", r#"{"text":"I reviewed the commit and found..."}"#),
     event!("assistant_done", r#"{"messageId":"asst_1"}"#),
+    r#"{"v":"push.runtime.v1","kind":"event","sessionId":"sess_1","seq":42,"ts":1760000000000,"sessionVersion":3,"type":"session_touched","payload":{"what":"export","by":"cli"}}"#,
+    session_event!("session_loaded", r#"{"by":"cli"}"#),
+    session_event!(
+        "session_adjusted",
+        r#"{"provider":"openai","model":"m","thinking":"high","autoCompaction":false,"autoRetry":true,"by":"cli"}"#
+    ),
+    session_event!("session_branched", r#"{"untilSeq":12,"fromSeq":1,"by":"cli"}"#),
+    session_event!("compaction_started", r#"{"reason":"manual","by":"cli"}"#),
+    event!("compaction_started", r#"{"reason":"overflow"}"#),
+    event!("compaction_ended", r#"{"ending":"failed","message":"no","again":true}"#),
+    event!("retry_started", r#"{"attempt":1,"maxAttempts":3,"delayMs":500,"message":"overloaded"}"#),
+    event!("retry_ended", r#"{"succeeded":true,"attempt":1}"#),
     event!(
         "tool_call",
         r#"{"source":"sandbox","toolName":"sandbox_read_file","args":{"path":"app/src/hooks/useChat.ts"},"callId":"call_1"}"#
+    ),
+    session_event!(
+        "tool_call",
+        r#"{"source":"user","toolName":"sandbox_exec","args":{"command":"make"},"callId":"call_2","excludeFromContext":true}"#
     ),
     event!("tool_output", r#"{"callId":"call_1","stream":"stdout","text":"..."}"#),
     event!(
@@ -203,6 +228,13 @@ pub(crate) const BROKEN: &[(&str, &str, &str)] = &[
     ("tool_call", r#""source":"sandbox""#, r#""source":"elsewhere""#),
     ("tool_call", r#""args":{"path":"app/src/hooks/useChat.ts"}"#, r#""args":[]"#),
     ("tool_call", r#","callId":"call_1""#, ""),
+    ("session_touched", r#""sessionVersion":3"#, r#""sessionVersion":-1"#),
+    ("session_adjusted", r#""autoRetry":true"#, r#""autoRetry":"yes""#),
+    ("session_branched", r#""untilSeq":12,"#, ""),
+    ("compaction_started", "manual", "whim"),
+    ("compaction_ended", r#""again":true"#, r#""again":false"#),
+    ("retry_started", r#""delayMs":500,"#, ""),
+    ("retry_ended", r#""succeeded":true,"#, ""),
     ("tool_output", "stdout", "stdin"),
     ("tool_result", r#""isError":false"#, r#""isError":true"#),
     ("tool_result", r#""isError":false"#, r#""isError":0"#),
@@ -274,6 +306,14 @@ pub(crate) const BROKEN_REQUESTS: &[(&str, &str)] = &[
     ("attach_session", r#"{"sessionId":"s","lastSeenSeq":1.5}"#),
     ("send_user_message", r#"{"sessionId":"s","text":""}"#),
     ("send_user_message", r#"{"sessionId":"s","text":"t","acceptanceCriteria":[{"id":"a"}]}"#),
+    ("send_user_message", r#"{"sessionId":"s","text":"t","images":"aGk="}"#),
+    ("send_user_message", r#"{"sessionId":"s","text":"t","images":[{"data":"aGk="}]}"#),
+    ("send_user_message", r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/png","data":""}]}"#),
+    (
+        "queue_message",
+        r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/svg+xml","data":"aGk="}]}"#,
+    ),
+    ("steer", r#"{"sessionId":"s","text":"t","images":[{"mimeType":"image/png","data":"not base64"}]}"#),
     ("submit_approval", r#"{"sessionId":"s","approvalId":"a","decision":"maybe"}"#),
     ("submit_approval", r#"{"sessionId":"s","approvalId":"a","decision":"deny","scope":"ever"}"#),
     ("remove_queued", r#"{"sessionId":"s"}"#),

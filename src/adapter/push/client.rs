@@ -349,6 +349,11 @@ impl Request {
         Self::new("get_metrics", Repeat::Safe)
     }
 
+    /// Has the connection go on in another protocol.
+    pub fn speak(protocol: &str, cwd: Option<&str>) -> Self {
+        Self::new("speak", Repeat::Never).with("protocol", protocol).with_some("cwd", cwd)
+    }
+
     /// Asks the daemon to finish and go.
     pub fn drain(grace_millis: Option<u64>) -> Self {
         Self::new("drain", Repeat::Never).with_some("graceMs", grace_millis)

@@ -137,6 +137,15 @@ pub fn refusal(refusal: Refusal) -> ErrorBody {
         Refusal::NotEntitled => ErrorBody::lasting(Code::AttachForbidden, message),
         Refusal::SessionEnded => ErrorBody::lasting(Code::InvalidRequest, message),
         Refusal::AlreadyOpen => ErrorBody::lasting(Code::InvalidRequest, message),
+        Refusal::Compacting => ErrorBody::passing(Code::RunInProgress, message),
+        Refusal::NoCompaction | Refusal::NoAside | Refusal::NoRetry => {
+            ErrorBody::lasting(Code::NoActiveRun, message)
+        }
+        Refusal::TooManyAsides => ErrorBody::passing(Code::RunInProgress, message),
+        Refusal::Stale { .. } | Refusal::UnknownPosition | Refusal::TooMuch => {
+            ErrorBody::lasting(Code::InvalidRequest, message)
+        }
+        Refusal::AnswerNeeded | Refusal::UnknownAnswer => ErrorBody::lasting(Code::InvalidRequest, message),
     }
 }
 

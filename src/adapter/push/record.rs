@@ -3,28 +3,31 @@
 //! `decode_event` is the inverse of [`event_line`](super::encode::event_line). What it does not know it refuses: a
 //! journal written by a later version is not read half.
 
-use std::borrow::Cow;
+mod parts;
+mod transcript;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::encode::{MessageRow, Role};
 use super::wire::event::{
-    ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone, ContextCompacted, CriterionItem,
-    EventEnvelope, EventsLost, Failure, MessageUnqueued, RunComplete, RunRecovered, SessionEnded,
-    SessionRenamed, SessionStarted, Status, Token, ToolCall, ToolOutput, ToolResult, Usage, UserMessage,
-    WantedItem, Warning,
+    ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded, CompactionStarted, EventEnvelope,
+    EventsLost, Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed,
+    SessionTouched, Status, Token, ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
 };
 use super::wire::word::{DeliveryWord, SourceWord};
 use super::wire::{Text, json};
 use crate::kernel::event::{
-    Budget, CheckResult, Compaction, Criterion, Denial, Event, EventKind, Fault, Intention, Lasting, Message,
-    Opening, Purpose, Question, QueuedMessage, RunReport, Settlement, Steering, TURN_CUT, Taken, Used,
-    Verdict, Wanted,
+    Budget, Denial, Event, EventKind, Fault, Intention, Message, Purpose, Question, QueuedMessage,
+    Settlement, Steering,
 };
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
+use parts::{
+    adjusted, branched, compaction, criterion, images, name, opening, owned, report, retry, taken, verdict,
+};
+pub use transcript::Transcript;
 
 /// Why a line is not an event of the journal.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +76,7 @@ pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
         run: envelope.run_id.map(RunId::from),
+        version: envelope.session_version,
         kind,
     })
 }
@@ -87,64 +91,6 @@ pub fn seq_of(line: &[u8]) -> Option<Seq> {
     let number =
         digits.fold(0_u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
     Some(Seq::new(number))
-}
-
-/// Gathers what was said from the events of a session, fed in order.
-///
-/// A text of the assistant is a message once it is whole. One that was cut is said again, and what a run leaves unfinished
-/// is dropped with the run.
-#[derive(Debug, Clone, Default)]
-pub struct Transcript {
-    saying: String,
-}
-
-impl Transcript {
-    /// Tells whether a text of the assistant has begun and is not whole.
-    pub const fn is_saying(&self) -> bool {
-        !self.saying.is_empty()
-    }
-
-    /// Takes an event, and returns the message that it completes.
-    pub fn take(&mut self, event: &Event) -> Option<MessageRow> {
-        let (role, message, text) = match &event.kind {
-            EventKind::RunStarted(message) => (Role::User, &message.message, message.text.clone()),
-            EventKind::Steered(steering) => (Role::User, &steering.message, steering.text.clone()),
-            EventKind::Said { text } => {
-                self.saying.push_str(text);
-                return None;
-            }
-            EventKind::SayingDone { message } => (Role::Assistant, message, std::mem::take(&mut self.saying)),
-            EventKind::RunEnded(_) | EventKind::Lost { .. } | EventKind::RunRecovered { .. } => {
-                self.saying.clear();
-                return None;
-            }
-            EventKind::Warned { code, .. } if code == TURN_CUT => {
-                self.saying.clear();
-                return None;
-            }
-            EventKind::SessionOpened(_)
-            | EventKind::SessionRenamed { .. }
-            | EventKind::SessionEnded { .. }
-            | EventKind::MessageQueued(_)
-            | EventKind::MessageUnqueued { .. }
-            | EventKind::Status { .. }
-            | EventKind::Thought { .. }
-            | EventKind::TurnTaken(_)
-            | EventKind::Compacted(_)
-            | EventKind::CallIntended(_)
-            | EventKind::CallStarted { .. }
-            | EventKind::CallOutput { .. }
-            | EventKind::CallSettled(_)
-            | EventKind::GateOpened(_)
-            | EventKind::GateVoted { .. }
-            | EventKind::GateSettled(_)
-            | EventKind::Warned { .. }
-            | EventKind::Failed { .. }
-            | EventKind::Stopping { .. } => return None,
-        };
-        let (message, run) = (message.clone(), event.run.clone());
-        Some(MessageRow { seq: event.seq, at: event.at, role, message, run, text })
-    }
 }
 
 struct Line<'e, 'a> {
@@ -179,7 +125,6 @@ impl<'a> Line<'_, 'a> {
                 EventKind::SayingDone { message: name(self.payload::<AssistantDone<'_>>()?.message_id) }
             }
             "usage" => EventKind::TurnTaken(Box::new(taken(self.payload()?))),
-            "context_compacted" => EventKind::Compacted(Box::new(compaction(self.payload()?))),
             "tool_call" => EventKind::CallIntended(Box::new(self.intention()?)),
             "tool_result" => EventKind::CallSettled(Box::new(self.settlement()?)),
             "approval_required" => EventKind::GateOpened(Box::new(self.question()?)),
@@ -204,6 +149,34 @@ impl<'a> Line<'_, 'a> {
             }
             "events_lost" => self.lost()?,
             "run_complete" => EventKind::RunEnded(Box::new(report(self.payload()?))),
+            other => return self.change(other),
+        })
+    }
+
+    /// Reads a change: of who answers, of what is told, or of what is waited for.
+    fn change(&self, type_name: &str) -> Result<EventKind, RecordError> {
+        Ok(match type_name {
+            "session_touched" => {
+                let SessionTouched { what, by } = self.payload()?;
+                EventKind::Touched { what: what.into_owned(), by: by.into_owned() }
+            }
+            "session_loaded" => EventKind::Loaded { by: self.payload::<SessionEnded<'_>>()?.by.into_owned() },
+            "session_adjusted" => adjusted(self.payload()?),
+            "session_branched" => branched(self.payload()?),
+            "compaction_started" => {
+                let CompactionStarted { reason, by } = self.payload()?;
+                EventKind::CompactionBegan { reason: reason.into(), by: owned(by) }
+            }
+            "context_compacted" => EventKind::Compacted(Box::new(compaction(self.payload()?))),
+            "compaction_ended" => {
+                let CompactionEnded { ending, message, again } = self.payload()?;
+                EventKind::CompactionOver { ending: ending.into(), message: owned(message), again }
+            }
+            "retry_started" => EventKind::RetryBegan(Box::new(retry(self.payload()?))),
+            "retry_ended" => {
+                let RetryEnded { succeeded, attempt, message } = self.payload()?;
+                EventKind::RetryOver { succeeded, attempt, message: owned(message) }
+            }
             other => return Err(RecordError::UnknownType { type_name: other.to_owned() }),
         })
     }
@@ -224,6 +197,7 @@ impl<'a> Line<'_, 'a> {
                 fingerprint: self.fingerprint(&message.fingerprint)?,
                 message: name(message.message_id),
                 text: message.text.into_owned(),
+                images: images(message.images),
                 by: message.by.into_owned(),
             })),
         })
@@ -241,6 +215,7 @@ impl<'a> Line<'_, 'a> {
             fingerprint: self.fingerprint(&message.fingerprint)?,
             message: name(message.message_id),
             text: message.text.into_owned(),
+            images: images(message.images),
             criteria: message.acceptance_criteria.into_iter().map(criterion).collect(),
             time_limit: message.timeout_ms,
             budget: message.budget.map_or_else(Budget::default, |budget| Budget {
@@ -285,7 +260,7 @@ impl<'a> Line<'_, 'a> {
             call: name(call.call_id),
             tool: call.tool_name.into_owned(),
             args: json(&call.args),
-            purpose: self.purpose(call.source, call.check)?,
+            purpose: self.purpose(call.source, call.check, call.exclude_from_context)?,
         })
     }
 
@@ -294,7 +269,7 @@ impl<'a> Line<'_, 'a> {
         Ok(Settlement {
             call: name(result.call_id),
             tool: result.tool_name.into_owned(),
-            purpose: self.purpose(result.source, result.check)?,
+            purpose: self.purpose(result.source, result.check, result.exclude_from_context)?,
             millis: result.duration_ms,
             ending: result.status.into(),
             exit_code: result.exit_code,
@@ -308,10 +283,16 @@ impl<'a> Line<'_, 'a> {
         })
     }
 
-    fn purpose(&self, source: SourceWord, check: Option<u32>) -> Result<Purpose, RecordError> {
+    fn purpose(
+        &self,
+        source: SourceWord,
+        check: Option<u32>,
+        excluded: bool,
+    ) -> Result<Purpose, RecordError> {
         match source {
             SourceWord::Sandbox => Ok(Purpose::Work),
             SourceWord::Acceptance => check.map(Purpose::Check).ok_or_else(|| self.fault("check")),
+            SourceWord::User => Ok(Purpose::Aside { told: !excluded }),
         }
     }
 
@@ -336,6 +317,7 @@ impl<'a> Line<'_, 'a> {
             remember: owned(approval.remember),
             digest: owned(approval.sha256),
             denial: approval.on_denial.map_or(Denial::Ends, Into::into),
+            form: approval.form.as_deref().map(json),
         })
     }
 
@@ -365,89 +347,4 @@ fn split(details: &RawValue, name: &str) -> (Json, Vec<String>) {
         Some((Json::new(format!("{}}}", rest.strip_suffix(',').unwrap_or(rest))), choices))
     });
     parts.unwrap_or_else(|| (json(details), Vec::new()))
-}
-
-fn opening(started: SessionStarted<'_>) -> Opening {
-    Opening {
-        mode: started.mode.into_owned(),
-        provider: started.provider.into_owned(),
-        model: owned(started.model),
-        sandbox: started.sandbox_provider.into_owned(),
-        cwd: started.cwd.into_owned(),
-        repo: started.repo.as_deref().map(json),
-        metadata: started.metadata.as_deref().map(json),
-        name: owned(started.name),
-        walls: started.sandbox.as_deref().map(json),
-    }
-}
-
-fn compaction(compacted: ContextCompacted<'_>) -> Compaction {
-    let ContextCompacted { summary, kept_from_seq, tokens_before } = compacted;
-    Compaction { summary: summary.into_owned(), kept_from: Seq::new(kept_from_seq), tokens_before }
-}
-
-fn taken(usage: Usage<'_>) -> Taken {
-    let wanted = |item: WantedItem<'_>| Wanted { tool: item.tool_name.into_owned(), args: json(&item.args) };
-    Taken {
-        model: usage.model.into_owned(),
-        used: Used {
-            input: usage.input_tokens,
-            output: usage.output_tokens,
-            cache_read: usage.cache_read_tokens,
-            cache_write: usage.cache_write_tokens,
-            cost: usage.cost_micro_usd,
-            estimated: usage.estimated,
-        },
-        carry: owned(usage.carry),
-        pending: usage.pending.into_iter().map(wanted).collect(),
-    }
-}
-
-fn criterion(item: CriterionItem<'_>) -> Criterion {
-    Criterion {
-        id: item.id.into_owned(),
-        check: item.check.into_owned(),
-        exit_code: item.exit_code,
-        description: owned(item.description),
-    }
-}
-
-fn verdict(received: ApprovalReceived<'_>) -> Verdict {
-    Verdict {
-        gate: name(received.approval_id),
-        decision: received.decision.into(),
-        choice: owned(received.choice),
-        by: received.by.into_owned(),
-        comment: owned(received.comment),
-        lasting: received.scope.map_or(Lasting::Once, Into::into),
-    }
-}
-
-fn report(complete: RunComplete<'_>) -> RunReport {
-    let (checks_asked, results) =
-        complete.acceptance.map_or((0, Vec::new()), |acceptance| (acceptance.total, acceptance.results));
-    RunReport {
-        outcome: complete.outcome.into(),
-        reason: owned(complete.reason),
-        summary: complete.summary.into_owned(),
-        checks: results
-            .into_iter()
-            .map(|result| CheckResult {
-                id: result.id.into_owned(),
-                passed: result.passed,
-                exit_code: result.exit_code,
-                output: result.output.into_owned(),
-            })
-            .collect(),
-        checks_asked,
-        exit_code: complete.headless.exit_code_hint,
-    }
-}
-
-fn name<T: From<String>>(text: Text<'_>) -> T {
-    T::from(text.into_owned())
-}
-
-fn owned(text: Option<Text<'_>>) -> Option<String> {
-    text.map(Cow::into_owned)
 }

@@ -5,12 +5,15 @@ mod start;
 mod status;
 mod stop;
 
+use std::net::SocketAddr;
+
 use clap::{Args, Subcommand};
 
 use super::Serve;
 use super::context::Context;
 use super::exit::{CliError, Exit};
 use crate::client::Announcement;
+use crate::config::pi::{Asked, address};
 
 /// Run, start, stop or look at the daemon
 #[derive(Debug, Args)]
@@ -39,17 +42,43 @@ pub(crate) enum DaemonVerb {
 
 /// Be the daemon, in the foreground
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  push daemon run\n  PUSHD_SOCKET=$HOME/other/pushd.sock push daemon run")]
+#[command(
+    after_help = "Examples:\n  push daemon run\n  PUSHD_SOCKET=$HOME/other/pushd.sock push daemon run\n  push daemon run --pi             with the Pi protocol at 127.0.0.1:3141\n  push daemon run --pi=127.0.0.1:0"
+)]
 pub(crate) struct ServeArgs {
     /// Tell the client at the other end of standard output when it listens
     #[arg(long, hide = true)]
     announce: bool,
+    #[command(flatten)]
+    listen: ListenArgs,
+}
+
+/// Where the daemon listens beside its socket.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ListenArgs {
+    /// Speak Pi over WebSockets, at ADDR or where the configuration has it (127.0.0.1:3141)
+    ///
+    /// ADDR is a port, or an IP address with a port; port 0 picks a free one, which `push daemon status` shows. An address
+    /// that other machines reach needs a token (`push token new`).
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = address)]
+    pi: Option<Option<SocketAddr>>,
+}
+
+impl ListenArgs {
+    /// Returns where Pi is to be spoken.
+    pub const fn pi(self) -> Asked {
+        match self.pi {
+            None => Asked::Nothing,
+            Some(None) => Asked::Somewhere,
+            Some(Some(address)) => Asked::At(address),
+        }
+    }
 }
 
 impl ServeArgs {
     /// Returns what the daemon is to be told.
     pub(crate) fn serve(&self) -> Serve {
-        Serve { announcement: self.announce.then(Announcement::promised) }
+        Serve { announcement: self.announce.then(Announcement::promised), pi: self.listen.pi() }
     }
 }
 

@@ -70,13 +70,15 @@ fn describe(metrics: &Value) -> String {
     let text = |name| plain_line(metrics.get(name).and_then(Value::as_str).unwrap_or_default());
     let draining = metrics.get("draining").and_then(Value::as_bool).unwrap_or_default();
     let state = if draining { "finishing" } else { "running" };
+    let pi = metrics.get("pi").and_then(Value::as_str).map(|at| format!("pi           {}\n", plain_line(at)));
     let up = age(number("uptimeSeconds").saturating_mul(1000));
     format!(
-        "pushd {} {state} for {up} (pid {})\nsocket       {}\nsessions     {} ({} in memory)\nactive runs  {}\n\
+        "pushd {} {state} for {up} (pid {})\nsocket       {}\n{}sessions     {} ({} in memory)\nactive runs  {}\n\
          connections  {}\nevents       {}\njournal      {}\nmemory       {}\n",
         text("version"),
         number("pid"),
         text("socket"),
+        pi.unwrap_or_default(),
         number("sessions"),
         number("residentSessions"),
         number("activeRuns"),
@@ -99,5 +101,8 @@ mod tests {
         assert_eq!(status.as_object().map(Map::len), Some(1 + FIELDS.len()));
         let text = describe(&json!({"pid": 7, "version": "0.1.0", "uptimeSeconds": 61, "draining": false}));
         assert!(text.starts_with("pushd 0.1.0 running for 1m (pid 7)\n"), "{text}");
+        assert!(!text.contains("pi  "), "{text}");
+        let text = describe(&json!({"pi": "127.0.0.1:3141"}));
+        assert!(text.contains("\npi           127.0.0.1:3141\nsessions"), "{text}");
     }
 }

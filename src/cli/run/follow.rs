@@ -149,6 +149,11 @@ impl Follow {
     /// In a replay it may be settled already; the daemon knows, and its refusal is all there is to it.
     async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
         match self.policies.of(&pending) {
+            // Nobody can say yes to a question; the run goes on without an answer.
+            Policy::Deny | Policy::All if pending.form.is_some() => {
+                console.note("dismissed: nobody to ask; run with --approve ask");
+                self.settle(&pending, Verdict::Deny(None), None).await
+            }
             Policy::Deny => {
                 let why = match self.policies.work {
                     Policy::All => "denied: the budget is used up, and --yes does not raise it",
@@ -245,7 +250,8 @@ fn beside(console: &Console) -> View {
 
 fn elsewhere(pending: &Pending, console: &mut Console) {
     let id = plain_line(ids::short(&pending.id));
-    console.note(&format!("waiting for somebody to say: push approve {id}, or push deny {id}"));
+    let answer = if pending.form.is_some() { " --answer …" } else { "" };
+    console.note(&format!("waiting for somebody to say: push approve {id}{answer}, or push deny {id}"));
 }
 
 fn status(event: &Event) -> String {

@@ -4,6 +4,7 @@
 //! not repeated in the refusal.
 
 pub mod edit;
+mod pi;
 mod sandbox;
 mod secret;
 mod spots;

@@ -9,7 +9,7 @@ use super::{Misplaced, Mistake};
 pub(super) fn find(spots: &[Spot]) -> Option<Misplaced> {
     let found = spots.iter().find(|spot| {
         let text = spot.text.as_deref().unwrap_or_default();
-        is_named_like_one(&spot.name) || looks_like_one(text) || is_in_an_address(text)
+        (is_named_like_one(&spot.name) && !spot.is_switch) || looks_like_one(text) || is_in_an_address(text)
     })?;
     Some((found.at, Mistake::Secret { key: found.key.clone() }))
 }
@@ -38,5 +38,18 @@ const NAMES: &[&str] = &["key", "keys", "cookie", "credential", "credentials", "
 const ENDINGS: &[&str] =
     &["apikey", "token", "secret", "password", "passwd", "authorization", "accesskey", "secretkey"];
 
-const BEGINNINGS: &[&str] =
-    &["sk-", "sk_", "xai-", "gsk_", "ghp_", "gho_", "github_pat_", "glpat-", "hf_", "akia", "aiza", "eyj"];
+const BEGINNINGS: &[&str] = &[
+    "sk-",
+    "sk_",
+    "xai-",
+    "gsk_",
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "akia",
+    "aiza",
+    "eyj",
+    "ptk_",
+];

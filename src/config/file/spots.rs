@@ -11,6 +11,8 @@ pub(super) struct Spot {
     pub(super) name: String,
     /// Its text, if it is one.
     pub(super) text: Option<String>,
+    /// Whether it is yes or no, which is nobody's secret.
+    pub(super) is_switch: bool,
     /// Where its key begins, in bytes.
     pub(super) at: usize,
 }
@@ -42,5 +44,6 @@ fn visit(value: &DeValue<'_>, key: &str, name: &str, at: usize, spots: &mut Vec<
         return;
     }
     let text = value.as_str().map(str::to_owned);
-    spots.push(Spot { key: key.to_owned(), name: name.to_owned(), text, at });
+    let is_switch = value.as_bool().is_some();
+    spots.push(Spot { key: key.to_owned(), name: name.to_owned(), text, is_switch, at });
 }

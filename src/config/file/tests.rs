@@ -252,3 +252,32 @@ fn the_walls_around_commands_are_configured() {
         assert!(error.starts_with("c.toml, line 2: ") && error.contains(word), "{error}");
     }
 }
+
+#[test]
+fn the_section_of_pi_is_read_and_its_mistakes_are_named() {
+    let text = "[pi]\nenabled = true\nlisten = '[::1]:0'\norigins = ['https://app.example', 'http://localhost:8080']\n\
+                hosts = ['box.lan', '[fe80::1]', '10.0.0.1']\nrequire_token = true\n";
+    let pi = parse(text, Path::new("c")).unwrap().settings.pi;
+    assert_eq!(
+        (pi.enabled, pi.require_token, pi.listen.to_string().as_str()),
+        (Switch::On, Switch::On, "[::1]:0")
+    );
+    assert_eq!((pi.origins.len(), pi.hosts.len()), (2, 3));
+    for (line, key) in [
+        ("listen = 'box.lan:80'", "pi.listen"),
+        ("listen = ''", "pi.listen"),
+        ("origins = ['null']", "pi.origins"),
+        ("origins = ['*']", "pi.origins"),
+        ("origins = ['https://*.example']", "pi.origins"),
+        ("origins = ['https://app.example/']", "pi.origins"),
+        ("origins = ['https://App.example']", "pi.origins"),
+        ("origins = ['app.example']", "pi.origins"),
+        ("hosts = ['box.lan:80']", "pi.hosts"),
+        ("hosts = ['*']", "pi.hosts"),
+        ("hosts = ['']", "pi.hosts"),
+        ("port = 1", "port"),
+    ] {
+        let wrong = parse(&format!("[pi]\n{line}\n"), Path::new("c")).unwrap_err().to_string();
+        assert!(wrong.starts_with("c, line 2: ") && wrong.contains(key), "{line}: {wrong}");
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::pi::WrittenPi;
 use super::sandbox::WrittenSandbox;
 use super::{Misplaced, Mistake};
 use crate::config::settings::rule::Rule;
@@ -30,6 +31,8 @@ pub(super) struct Written {
     tools: WrittenTools,
     #[serde(default)]
     sandbox: WrittenSandbox,
+    #[serde(default)]
+    pi: WrittenPi,
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,6 +101,7 @@ impl Written {
             limits: self.limits.into_limits()?,
             tools: Tools { fetch: if self.tools.fetch { Switch::On } else { Switch::Off } },
             sandbox: self.sandbox.into_settings()?,
+            pi: self.pi.into_settings()?,
         })
     }
 }

@@ -59,6 +59,8 @@ impl Hub {
         };
         // Its size is of interest, and no reason to keep it.
         let bytes = journal.weigh(id.clone(), u64::MAX).await.ok().flatten().map_or(0, |weight| weight.bytes);
+        // Nobody may be interested.
+        let _ = self.world.deleted.send(id.clone());
         let mut erased = journal.delete(id.clone());
         // The journal takes things in order: when this is answered, the session is gone, or that was refused.
         let _ = journal.commit(Batch::new(id.clone())).await;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Lane, Respond};
+use super::{Lane, Respond, Told};
 use crate::adapter::push::encode;
 use crate::daemon::checkpoint as codec;
 use crate::daemon::feed::Block;
 use crate::daemon::outbox::Outbox;
 use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
-use crate::kernel::command::{Private, Reply, Snapshot};
+use crate::kernel::command::{Private, Snapshot};
 use crate::kernel::effect::{Effect, Ticket};
 use crate::kernel::event::{Decision, Ending, Event, EventKind};
 use crate::kernel::id::{Seq, SessionId};
@@ -28,7 +28,7 @@ pub(super) struct After {
 /// Something for one connection.
 #[derive(Debug)]
 pub(super) enum Answered {
-    Reply(Respond, Reply),
+    Reply(Respond, Told),
     Private(Arc<Outbox>, Private),
     Subscribe(Arc<Outbox>, Seq),
     Unsubscribe(Arc<Outbox>),
@@ -227,6 +227,9 @@ impl Lane {
             let gathering = &mut self.gathering;
             match effect {
                 Effect::Stop(run) => self.work.stop(run),
+                Effect::StopAside(call) => self.work.stop_aside(call),
+                Effect::StopCompaction(run) => self.work.stop_compaction(run.as_ref()),
+                Effect::StopRetry(run) => self.work.stop_retry(&run),
                 Effect::Reserve(end) => {
                     gathering.reserve = Some(end);
                     gathering.synced = true;
@@ -248,34 +251,30 @@ impl Lane {
                         gathering.checkpoint = Some(checkpoint);
                     }
                 }
-                Effect::Reply(ticket, reply) => {
+                Effect::Reply(ticket, reply, version) => {
                     gathering.synced |= changes;
                     if let Some(respond) = gathering.expected.remove(&ticket) {
-                        gathering.after.answers.push(Answered::Reply(respond, reply));
+                        gathering.after.answers.push(Answered::Reply(respond, Told { reply, version }));
                     }
                 }
                 Effect::ShowTo(_, private) => {
-                    gathering
-                        .after
-                        .answers
-                        .extend(outbox.map(|to| Answered::Private(Arc::clone(to), private)));
+                    let answer = |to: &Arc<Outbox>| Answered::Private(Arc::clone(to), private);
+                    gathering.after.answers.extend(outbox.map(answer));
                 }
                 Effect::Subscribe { who: _, after } => {
-                    gathering
-                        .after
-                        .answers
-                        .extend(outbox.map(|to| Answered::Subscribe(Arc::clone(to), after)));
+                    let answer = |to: &Arc<Outbox>| Answered::Subscribe(Arc::clone(to), after);
+                    gathering.after.answers.extend(outbox.map(answer));
                 }
                 Effect::Unsubscribe(_) => {
                     gathering.after.answers.extend(outbox.map(|to| Answered::Unsubscribe(Arc::clone(to))));
                 }
                 // The whole block is shown when it is kept, behind all answers of its batch.
                 Effect::Show(_) => {}
-                Effect::Execute { .. } => {
+                Effect::Execute { .. } | Effect::Aside(_) => {
                     gathering.synced = true;
                     gathering.after.doing.push(effect);
                 }
-                Effect::Turn(_) | Effect::Check { .. } | Effect::Remember { .. } => {
+                Effect::Turn(_) | Effect::Check { .. } | Effect::Remember { .. } | Effect::Compact(_) => {
                     gathering.after.doing.push(effect);
                 }
             }
@@ -325,8 +324,11 @@ fn weight(kind: &EventKind) -> Weight {
         EventKind::GateSettled(_) | EventKind::RunEnded(_) => Weight::EndsForGood,
         EventKind::CallSettled(settlement) if settlement.ending == Ending::Cut => Weight::Ends,
         EventKind::Stopping { .. } => Weight::Ends,
+        EventKind::CompactionOver { .. } | EventKind::RetryOver { .. } => Weight::Ends,
         EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
+        | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. }
         | EventKind::RunStarted(_)
         | EventKind::MessageQueued(_)
         | EventKind::MessageUnqueued { .. }
@@ -337,11 +339,15 @@ fn weight(kind: &EventKind) -> Weight {
         | EventKind::GateOpened(_)
         | EventKind::GateVoted { .. }
         | EventKind::RunRecovered { .. } => Weight::Tells,
-        EventKind::Status { .. }
+        EventKind::Touched { .. }
+        | EventKind::Loaded { .. }
+        | EventKind::Status { .. }
         | EventKind::Thought { .. }
         | EventKind::Said { .. }
         | EventKind::TurnTaken(_)
+        | EventKind::CompactionBegan { .. }
         | EventKind::Compacted(_)
+        | EventKind::RetryBegan(_)
         | EventKind::CallOutput { .. }
         | EventKind::Warned { .. }
         | EventKind::Failed { .. }

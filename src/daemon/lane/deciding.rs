@@ -77,9 +77,14 @@ impl Judge {
     }
 }
 
-/// Holds the steps of a playbook against the rules; nothing where no rule asks or denies.
-pub(super) fn screen(rules: &Rules, turn: &Turn, cwd: &Path, home: Option<&Path>) -> Option<Screen> {
-    let policy = Policy::of(&rules.settings).with(Source::Run, &read(&turn.rules));
+/// Holds what a user wants done against the rules, and those that were said for it; nothing where no rule asks or denies.
+pub(in crate::daemon) fn screen(
+    rules: &Rules,
+    said: &[String],
+    cwd: &Path,
+    home: Option<&Path>,
+) -> Option<Screen> {
+    let policy = Policy::of(&rules.settings).with(Source::Run, &read(said));
     if !policy.is_strict_somewhere() {
         return None;
     }

@@ -27,15 +27,21 @@ pub(super) struct Job {
 
 /// Uses the tool and reports how it ended.
 pub(super) async fn execute(job: Job, reports: Reports) -> Result<(), Gone> {
+    let settlement = settle(job, &reports).await?;
+    reports.send(Report::Settled(Box::new(settlement))).await
+}
+
+/// Uses the tool and says how it ended; what it prints is reported as it comes.
+pub(super) async fn settle(job: Job, reports: &Reports) -> Result<Settlement, Gone> {
     let started = job.clock.now();
     let outcome = match &job.args {
         Whole::Forgotten => {
             let message = "it held a secret, which is not kept over a restart";
             Outcome::failed(Fault::new(FaultKind::SecretNotKept, message))
         }
-        Whole::Known(args) => used(&job, args, &reports).await?,
+        Whole::Known(args) => used(&job, args, reports).await?,
     };
-    let settlement = Settlement {
+    Ok(Settlement {
         call: job.intention.call,
         tool: job.intention.tool,
         purpose: job.intention.purpose,
@@ -44,8 +50,7 @@ pub(super) async fn execute(job: Job, reports: Reports) -> Result<(), Gone> {
         exit_code: outcome.exit_code,
         text: reports.redactor().text(&outcome.text).into_owned(),
         fault: outcome.fault.map(|fault| reports.safe_fault(fault.into())),
-    };
-    reports.send(Report::Settled(Box::new(settlement))).await
+    })
 }
 
 async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone> {

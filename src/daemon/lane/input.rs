@@ -34,6 +34,8 @@ pub struct Asked {
     pub caller: Caller,
     /// For what, as it was sent: the lane makes it safe to keep.
     pub command: Command,
+    /// The version that the session must have for it.
+    pub if_version: Option<u64>,
     /// How it is answered.
     pub respond: Respond,
     /// Where the asker listens.
@@ -65,21 +67,30 @@ pub enum Trouble {
     Busy,
 }
 
-type Answerer = Box<dyn FnOnce(Result<Reply, Trouble>) + Send>;
+/// What a session says to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The answer.
+    pub reply: Reply,
+    /// The session's version after it.
+    pub version: u64,
+}
+
+type Answerer = Box<dyn FnOnce(Result<Told, Trouble>) + Send>;
 
 /// The duty to answer a command exactly once: dropped, it answers that the session was interrupted.
 pub struct Respond(Option<Answerer>);
 
 impl Respond {
     /// Makes an answer go through `answerer`.
-    pub fn new(answerer: impl FnOnce(Result<Reply, Trouble>) + Send + 'static) -> Self {
+    pub fn new(answerer: impl FnOnce(Result<Told, Trouble>) + Send + 'static) -> Self {
         Self(Some(Box::new(answerer)))
     }
 
     /// Answers.
-    pub fn answer(mut self, reply: Result<Reply, Trouble>) {
+    pub fn answer(mut self, told: Result<Told, Trouble>) {
         if let Some(answerer) = self.0.take() {
-            answerer(reply);
+            answerer(told);
         }
     }
 }

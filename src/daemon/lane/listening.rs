@@ -20,7 +20,8 @@ impl Lane {
             let command = Command::Attach { seen: self.session.issued(), rights };
             self.tickets += 1;
             // Nobody asked, so nobody is answered; the place of a listener is known to its writer alone.
-            self.apply(Input::Command { ticket: Ticket(self.tickets), caller, command }, None);
+            let ticket = Ticket(self.tickets);
+            self.apply(Input::Command { ticket, caller, command, if_version: None }, None);
             self.feed.add(Listener { outbox: Arc::clone(&outbox), rights });
             outbox.push(Out::Follow(Arc::clone(&self.feed)));
             if outbox.is_closed() {
@@ -36,7 +37,7 @@ impl Lane {
 
     pub(super) fn give(&self, answer: Answered) {
         match answer {
-            Answered::Reply(respond, reply) => respond.answer(Ok(reply)),
+            Answered::Reply(respond, told) => respond.answer(Ok(told)),
             Answered::Private(outbox, private) => {
                 let mut bytes = Vec::new();
                 encode::private_line(&self.id, &private, &mut bytes);

@@ -4,6 +4,7 @@
 //! secret does not, and a run that needs it says so instead of running something else.
 
 mod hidden;
+mod import;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,8 @@ pub(super) struct Memory {
     /// By what was said.
     steers: BTreeMap<Fingerprint, String>,
     args: BTreeMap<CallId, String>,
+    /// The arguments of tools that are used for the user.
+    asides: BTreeMap<CallId, String>,
     /// The arguments of the calls that waited when the last turn was taken, in their order.
     waiting: Vec<Option<String>>,
 }
@@ -65,9 +68,6 @@ impl Memory {
     /// The active run keeps the one it has: whoever watches or approves it from another shell does not change its keys, its
     /// servers or its programs. What was brought meanwhile holds for the next run.
     pub(super) fn learn(&mut self, environment: Arc<Environment>, state: &State) {
-        if let Some(opening) = &state.opening {
-            self.provider.clone_from(&opening.provider);
-        }
         // Clients send the same one with every message, and finding its secrets takes a moment.
         if self.environment.as_ref() == Some(&environment) {
             return;
@@ -90,6 +90,16 @@ impl Memory {
         let own =
             self.of_run.as_ref().filter(|(of, _)| of == run).map(|(_, environment)| environment.clone());
         own.or_else(|| self.environment.clone())
+    }
+
+    /// Returns the environment that was brought last.
+    pub(super) fn latest_environment(&self) -> Option<Arc<Environment>> {
+        self.environment.clone()
+    }
+
+    /// Notes who answers in the next run.
+    pub(super) fn answered_by(&mut self, provider: String) {
+        self.provider = provider;
     }
 
     /// Returns where it is heard that a client has brought its environment.
@@ -121,11 +131,33 @@ impl Memory {
             }
             Command::Decide(mut vote) => {
                 vote.comment = vote.comment.map(|comment| self.safe(&comment));
+                vote.answer = vote.answer.map(|answer| self.safe_json(&answer));
                 Command::Decide(vote)
+            }
+            Command::Touch { what } => Command::Touch { what: self.safe(&what) },
+            Command::Aside(mut aside) => {
+                let args = self.safe_json(&aside.args);
+                let raw = std::mem::replace(&mut aside.args, args);
+                if redact::holds_marker(aside.args.as_str()) {
+                    self.asides.insert(aside.call.clone(), raw.as_str().to_owned());
+                }
+                Command::Aside(aside)
+            }
+            Command::Compact { instructions } => {
+                Command::Compact { instructions: instructions.map(|text| self.safe(&text)) }
+            }
+            Command::Import(import) => {
+                Command::Import(Box::new(import::make_safe(*import, &self.hidden.redactor())))
             }
             Command::Cancel { run, reason } => Command::Cancel { run, reason: self.safe(&reason) },
             Command::Rename { name } => Command::Rename { name: self.safe(&name) },
-            Command::Unqueue { .. }
+            Command::Load
+            | Command::Adjust(_)
+            | Command::StopAside { .. }
+            | Command::StopCompaction
+            | Command::StopRetry
+            | Command::Branch(_)
+            | Command::Unqueue { .. }
             | Command::ListQueue
             | Command::Attach { .. }
             | Command::Detach
@@ -148,7 +180,11 @@ impl Memory {
             | Report::Thought(_)
             | Report::Said(_)
             | Report::SayingDone(_)
+            | Report::Compacting(_)
             | Report::Compacted(_)
+            | Report::CompactionFailed { .. }
+            | Report::RetryBegan(_)
+            | Report::RetryOver { .. }
             | Report::TurnDone
             | Report::Warned { .. }
             | Report::Output { .. }
@@ -170,6 +206,7 @@ impl Memory {
             self.args.clear();
             self.waiting.clear();
         }
+        self.asides.retain(|call, _| state.asides.contains_key(call));
         self.of_run = self.of_run.take().filter(|(run, _)| active.is_some_and(|active| active.id == *run));
         self.messages.retain(|run, _| {
             active.is_some_and(|active| active.id == *run)
@@ -205,11 +242,16 @@ impl Memory {
 
     /// Returns the arguments of a call as they are to be used.
     pub(super) fn whole_args(&self, intention: &Intention) -> Whole<String> {
-        whole(self.args.get(&intention.call), intention.args.as_str())
+        let raw = self.args.get(&intention.call).or_else(|| self.asides.get(&intention.call));
+        whole(raw, intention.args.as_str())
     }
 
     fn safe(&self, text: &str) -> String {
         self.hidden.redactor().text(text).into_owned()
+    }
+
+    fn safe_json(&self, json: &Json) -> Json {
+        Json::new(self.hidden.redactor().json(json.as_str()))
     }
 
     fn safe_prompt(&mut self, mut prompt: Prompt) -> Prompt {
@@ -241,8 +283,7 @@ impl Memory {
     }
 
     fn safe_opening(&self, opening: Opening) -> Opening {
-        let json =
-            |json: Option<Json>| json.map(|json| Json::new(self.hidden.redactor().json(json.as_str())));
+        let json = |json: Option<Json>| json.map(|json| self.safe_json(&json));
         Opening {
             repo: json(opening.repo),
             metadata: json(opening.metadata),

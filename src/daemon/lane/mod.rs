@@ -4,6 +4,7 @@
 //! the order of the commits. Control comes before commands and commands before what providers and tools report. The
 //! lane never waits for anybody who may be waiting for it.
 
+mod aside;
 mod batch;
 mod conversation;
 mod deciding;
@@ -13,11 +14,11 @@ mod leaving;
 mod listening;
 mod memory;
 mod modelling;
+mod performing;
 mod place;
 mod storage;
 mod working;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -28,18 +29,22 @@ use super::hub::Hub;
 use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
+use crate::agent::inquiry;
 use crate::journal::{Batch, CommitError, Create, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
-use crate::kernel::effect::{Effect, Ticket};
-use crate::kernel::id::{RunId, SessionId};
+use crate::kernel::effect::{Report, Ticket};
+use crate::kernel::id::SessionId;
+use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
-use crate::provider::Reported;
+use crate::provider::{Reported, Whose};
 use batch::{After, Answered, Checkpoints, Drops, Gathering};
 use memory::Memory;
+use performing::command_name;
 use storage::{Flight, Storage};
-use working::{Use, Work};
+use working::Work;
 
-pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Trouble};
+pub(in crate::daemon) use deciding::screen;
+pub use input::{Asked, LaneHandle, LaneInput, LaneOver, Respond, Told, Trouble};
 pub use leaving::{Departure, Leave, Leaving};
 
 /// How a lane begins.
@@ -268,25 +273,32 @@ impl Lane {
         if let Some(trouble) = self.refuses(&asked.command) {
             return asked.respond.answer(Err(trouble));
         }
-        if self.is_grounded() && asked.command.change() == Change::Nothing {
+        if self.may_be_held_up() && asked.command.change() == Change::Nothing {
             return self.answer_past(|lane| lane.asked_and_taken(asked));
         }
         self.asked_and_taken(asked);
     }
 
     fn asked_and_taken(&mut self, asked: Asked) {
-        let Asked { caller, command, respond, outbox, environment } = asked;
+        let Asked { caller, command, if_version, respond, outbox, environment } = asked;
+        if self.is_misfit(&command) {
+            let version = self.session.state().version;
+            return respond.answer(Ok(Told { reply: Err(Refusal::UnknownAnswer), version }));
+        }
         // Who only watches has no say in how steps are run.
         let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
         if let Some(environment) = environment.filter(|_| !watches) {
             self.memory.learn(self.world.environments.share(environment), self.session.state());
+        }
+        if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
+            self.memory.answered_by(self.session.state().voice().provider);
         }
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.gathering.expect(ticket, respond);
-        self.apply(Input::Command { ticket, caller, command }, Some(&outbox));
+        self.apply(Input::Command { ticket, caller, command, if_version }, Some(&outbox));
         self.memory.prune(self.session.state());
         // The news that it is gone may have overtaken its command.
         if outbox.is_closed() {
@@ -294,10 +306,25 @@ impl Lane {
         }
     }
 
+    /// Tells whether what is filled in somewhere is no answer to what was asked there.
+    fn is_misfit(&self, command: &Command) -> bool {
+        let Command::Decide(vote) = command else { return false };
+        let gate = self.session.state().gates.get(&vote.gate);
+        let form = gate.and_then(|gate| gate.question.form.as_ref());
+        form.zip(vote.answer.as_ref()).is_some_and(|(form, answer)| !inquiry::fits(form, answer))
+    }
+
     fn report(&mut self, reported: Reported) {
-        let Reported { run, report, raw_args, room: _ } = reported;
-        self.memory.keep_args(&report, raw_args);
-        self.apply(Input::Report { run, report }, None);
+        let Reported { whose, report, raw_args, room: _ } = reported;
+        if let (Whose::Aside(call), Report::Settled(_)) = (&whose, &report) {
+            self.work.aside_over(call);
+        }
+        if matches!(whose, Whose::Run(_)) {
+            self.memory.keep_args(&report, raw_args);
+        }
+        if let Some(input) = aside::input(whose, report) {
+            self.apply(input, None);
+        }
     }
 
     fn recover(&mut self) {
@@ -375,47 +402,6 @@ impl Lane {
         }
     }
 
-    /// Does what a run needs, unless the run was stopped while that was on its way to the disk.
-    fn perform(&mut self, effect: Effect) {
-        let goes_on = |run: &RunId| {
-            let active = self.session.state().run.as_ref();
-            active.is_some_and(|active| active.id == *run && active.stopping.is_none())
-        };
-        match effect {
-            Effect::Turn(turn) if goes_on(&turn.run) => {
-                let run = turn.run.clone();
-                let turn = self.memory.whole_turn(*turn);
-                self.work.turn(turn, run, &self.memory, self.session.state());
-            }
-            Effect::Check { run, index, criterion } if goes_on(&run) => {
-                let check = self.memory.whole_check(self.session.state(), index, &criterion);
-                self.work.check(run, index, check, &self.memory);
-            }
-            Effect::Execute { run, intention, bound } if goes_on(&run) => {
-                let use_ = Use { args: self.memory.whole_args(&intention), intention: *intention, bound };
-                self.work.execute(run, use_, &self.memory, self.session.state());
-            }
-            Effect::Remember { rule, by } => {
-                let state = self.session.state();
-                let run = state.run.as_ref().map(|run| run.id.clone());
-                let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| (&opening.cwd).into());
-                self.work.remember(rule, by, run, cwd);
-            }
-            Effect::Turn(_)
-            | Effect::Check { .. }
-            | Effect::Execute { .. }
-            | Effect::Reserve(_)
-            | Effect::Persist(_)
-            | Effect::Show(_)
-            | Effect::ShowTo(..)
-            | Effect::Subscribe { .. }
-            | Effect::Unsubscribe(_)
-            | Effect::Reply(..)
-            | Effect::Stop(_)
-            | Effect::Checkpoint(_) => {}
-        }
-    }
-
     /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
     fn fail(&mut self, trouble: &CommitError) {
         error!(session = %self.id, error = %trouble, "the journal did not take a batch");
@@ -444,23 +430,4 @@ enum Next {
     Room,
     Quiet,
     Close,
-}
-
-const fn command_name(command: &Command) -> &'static str {
-    match command {
-        Command::Open(_) => "open",
-        Command::Prompt(_) => "prompt",
-        Command::Queue(_) => "queue",
-        Command::Unqueue { .. } => "unqueue",
-        Command::ListQueue => "list queue",
-        Command::Steer(_) => "steer",
-        Command::Decide(_) => "decide",
-        Command::Cancel { .. } => "cancel",
-        Command::Attach { .. } => "attach",
-        Command::Detach => "detach",
-        Command::Describe => "describe",
-        Command::ListGates => "list gates",
-        Command::Rename { .. } => "rename",
-        Command::End => "end",
-    }
 }

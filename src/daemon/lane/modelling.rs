@@ -3,47 +3,52 @@
 //! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
 //! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
 
+mod hearing;
 mod instructions;
+mod manual;
 mod summary;
+mod weighing;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
+use super::aside::Halts;
 use super::conversation;
 use super::deciding::Judge;
 use super::memory::{self, Hidden, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
-use crate::agent::compaction::{Measure, Window};
+use crate::agent::compaction::Measure;
 use crate::agent::context::Results;
-use crate::agent::price::{self, Price};
+use crate::agent::price;
 use crate::agent::prompt::{self, Surroundings};
 use crate::agent::taking::{gave_up, success};
-use crate::agent::{Act, Breach, Context, RAISE_BUDGET, Taking, grouping};
+use crate::agent::{Breach, Context, RAISE_BUDGET, Taking, grouping, inquiry};
 use crate::config::file::ConfigError;
 use crate::config::sandbox::SandboxChoice;
-use crate::config::settings::ProviderKind;
 use crate::daemon::models::Rules;
 use crate::daemon::world::World;
-use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Fault, Purpose, TURN_CUT, Taken, Wanted};
+use crate::kernel::effect::{Finish, Turn, Voice};
+use crate::kernel::event::{CompactionReason, Fault, Purpose, Wanted};
 use crate::kernel::gate;
-use crate::kernel::id::{Json, SessionId};
+use crate::kernel::id::SessionId;
 use crate::provider::error::{Kind, ModelError};
-use crate::provider::model::{self, Request, ToolSpec, TurnEnd};
+use crate::provider::model::{Request, Thinking, ToolSpec};
 use crate::provider::registry::Ready;
 use crate::provider::{Gone, Question, Reports};
 use crate::sandbox::tools::{self, Bench, FaultKind};
-use crate::transport::compact::{self, compact};
+use hearing::Heard;
+pub(super) use manual::compact;
+use summary::Wish;
 
 /// Who is asked, and where it works.
 pub(super) struct Asking {
     pub(super) world: Arc<World>,
     pub(super) session: SessionId,
-    pub(super) provider: String,
-    pub(super) model: Option<String>,
+    /// Who answers, and how.
+    pub(super) voice: Voice,
     pub(super) branch: Option<String>,
     pub(super) place: Place,
     /// Who runs its commands.
@@ -56,6 +61,8 @@ pub(super) struct Asking {
     pub(super) waiting: Vec<Option<String>>,
     /// What the session hides.
     pub(super) hidden: Hidden,
+    /// How it is told to wait no longer.
+    pub(super) halts: Arc<Halts>,
 }
 
 impl Asking {
@@ -87,6 +94,8 @@ struct Table {
     reports: Reports,
     /// How many tokens the last question has, about.
     told: u64,
+    /// How often the server was asked again, while it has not answered.
+    retrying: Option<u32>,
 }
 
 impl Table {
@@ -109,7 +118,7 @@ impl Table {
             }
         };
         let judge = Judge::of(&asking.world, &rules, turn, asking.sandbox, &bench).await;
-        Ok(Self { asking, rules, context, bench, judge, reports, told: 0 })
+        Ok(Self { asking, rules, context, bench, judge, reports, told: 0, retrying: None })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
@@ -148,8 +157,8 @@ impl Table {
             } else {
                 let nothing = BTreeMap::new();
                 let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
-                let ready =
-                    models.resolve(&self.asking.provider, self.asking.model.as_deref(), variables).await;
+                let Voice { provider, model, .. } = &self.asking.voice;
+                let ready = models.resolve(provider, model.as_deref(), variables).await;
                 let configured = !ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
                 if environment.is_some() || configured {
                     return Ok(ready);
@@ -184,17 +193,23 @@ impl Table {
     /// Asks for a turn until it is whole.
     async fn converse(&mut self, turn: &Turn, ready: &Ready) -> Result<(), Gone> {
         let whole = conversation::whole_texts(turn);
-        let mut taking = Taking::default();
+        let mut taking = if self.asking.voice.auto_retry { Taking::default() } else { Taking::once() };
         let mut request = self.request(ready).await;
         let mut results = Results::Whole;
         let fixed = fixed_tokens(&request);
         let mut measure = self.window(ready).measure(&self.context, fixed);
+        let mut reason = CompactionReason::Threshold;
         loop {
             match measure {
                 Measure::None => {}
                 Measure::Trim => results = Results::Trimmed,
+                // Nobody wants one: it is told as it is, as long as the server takes it.
+                Measure::Summarise { .. } if !self.asking.voice.auto_compaction => {
+                    results = Results::Trimmed;
+                }
                 Measure::Summarise { kept_from, tokens } => {
-                    if let Err(error) = self.summarise(ready, kept_from, tokens).await? {
+                    let summary = Wish { kept_from, tokens, instructions: None };
+                    if let Err(error) = self.summarise_for_run(ready, &summary, reason).await? {
                         let enough = self.window(ready).takes_trimmed(&self.context, fixed);
                         if results == Results::Trimmed || !enough {
                             return self.reports.finish(gave_up(error)).await;
@@ -211,95 +226,16 @@ impl Table {
             taking.begin();
             match self.listen(ready, &request, &mut taking).await? {
                 Heard::Over => return Ok(()),
-                Heard::TooLong => measure = self.window(ready).insist(&self.context, fixed),
+                Heard::TooLong if !self.asking.voice.auto_compaction => {
+                    return self.reports.finish(gave_up(too_long())).await;
+                }
+                Heard::TooLong => {
+                    reason = CompactionReason::Overflow;
+                    measure = self.window(ready).insist(&self.context, fixed);
+                }
                 Heard::Cut => {}
             }
         }
-    }
-
-    /// Listens to one answer and does what follows from it.
-    async fn listen(&mut self, ready: &Ready, request: &Request, taking: &mut Taking) -> Result<Heard, Gone> {
-        let mut answering = ready.ask(request);
-        loop {
-            match answering.next().await {
-                Ok(Some(pieces)) => {
-                    for act in pieces.into_iter().filter_map(|piece| taking.piece(piece)) {
-                        match act {
-                            Act::Say(text) => self.reports.say(&text).await?,
-                            Act::Think(text) => self.reports.think(&text).await?,
-                            Act::EndText
-                            | Act::Use(..)
-                            | Act::Finish(..)
-                            | Act::AskAgain(..)
-                            | Act::Compact => {}
-                        }
-                    }
-                }
-                Ok(None) => {
-                    let mut heard = Heard::Over;
-                    for act in taking.end(answering.end()) {
-                        heard = self.act(act, ready, taking.written()).await?;
-                    }
-                    return Ok(heard);
-                }
-                Err(error) => {
-                    let act = taking.fail(error, answering.end());
-                    return self.act(act, ready, taking.written()).await;
-                }
-            }
-        }
-    }
-
-    async fn act(&mut self, act: Act, ready: &Ready, written: usize) -> Result<Heard, Gone> {
-        match act {
-            Act::Say(text) => self.reports.say(&text).await?,
-            Act::Think(text) => self.reports.think(&text).await?,
-            Act::EndText => self.reports.done_speaking().await?,
-            Act::Use(end, calls) => {
-                self.reports.done_speaking().await?;
-                let calls: Vec<Wanted> = calls.into_iter().map(wanted).collect();
-                let now = grouping::together(calls.iter());
-                // If one has to wait, all of them are kept: a restart in between must not begin with a later one.
-                let pending = if now < calls.len() { calls.clone() } else { Vec::new() };
-                self.taken(&end, ready, written, pending).await?;
-                for call in calls.iter().take(now) {
-                    self.want(call, Whole::Known(call.args.as_str().to_owned())).await?;
-                }
-                self.reports.turn_done().await?;
-            }
-            Act::Finish(end, finish) => {
-                self.reports.done_speaking().await?;
-                if let Some(end) = end {
-                    self.taken(&end, ready, written, Vec::new()).await?;
-                }
-                self.reports.finish(finish).await?;
-            }
-            Act::AskAgain(error, end, pause) => {
-                self.reports.cut_text().await?;
-                let message = format!("{}; it is asked again", error.message);
-                self.reports.warn(TURN_CUT, &message, error.detail.as_deref()).await?;
-                if let Some(end) = end {
-                    self.taken(&end, ready, written, Vec::new()).await?;
-                }
-                tokio::time::sleep(pause).await;
-                return Ok(Heard::Cut);
-            }
-            Act::Compact => return Ok(Heard::TooLong),
-        }
-        Ok(Heard::Over)
-    }
-
-    /// Keeps what a turn used in which the model wrote so many bytes, and what it wants used later.
-    async fn taken(
-        &self,
-        end: &TurnEnd,
-        ready: &Ready,
-        written: usize,
-        pending: Vec<Wanted>,
-    ) -> Result<(), Gone> {
-        let used = price::used(&end.usage, self.price(ready).as_ref(), self.told, written);
-        let (model, carry) = (ready.model().to_owned(), end.carry.clone());
-        self.reports.taken(Taken { model, used, carry, pending }).await
     }
 
     /// Wants those of the calls used that waited and can begin now.
@@ -325,7 +261,12 @@ impl Table {
                 return self.reports.refuse(tool, call.args.as_str().to_owned(), forgotten()).await;
             }
         };
-        match self.question(tool, &args).await {
+        let question = if tool == inquiry::ASK_USER {
+            inquiry::question(&args).map(Some)
+        } else {
+            self.question(tool, &args).await
+        };
+        match question {
             Ok(question) => self.reports.call(tool, args, Purpose::Work, question).await,
             // It must not be tried unasked: what cannot succeed now might in the next moment.
             Err(fault) => self.reports.refuse(tool, args, fault).await,
@@ -358,8 +299,14 @@ impl Table {
             entries: Vec::new(),
             tools: self.tools(),
             max_tokens: None,
-            thinking: ready.thinking(),
+            thinking: self.thinking(ready),
         }
+    }
+
+    /// How much the model is to think: as the session says, else as its provider is set.
+    fn thinking(&self, ready: &Ready) -> Thinking {
+        let said = self.asking.voice.thinking.as_deref().and_then(Thinking::parse);
+        said.unwrap_or_else(|| ready.thinking())
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
@@ -368,55 +315,8 @@ impl Table {
             description: tool.description.to_owned(),
             schema: tool.schema,
         };
-        tools::catalogue(self.bench.network).into_iter().map(spec).collect()
+        tools::catalogue(self.bench.network).into_iter().map(spec).chain([inquiry::tool()]).collect()
     }
-
-    fn window(&self, ready: &Ready) -> Window {
-        let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
-        Window { tokens: u64::from(ready.window()), compact_at }
-    }
-
-    fn kind(&self, ready: &Ready) -> ProviderKind {
-        let set = self.rules.settings.providers.get(ready.provider()).map(|provider| provider.kind);
-        set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
-    }
-
-    /// Returns what a model costs: a local one nothing, any other what is configured.
-    fn price(&self, ready: &Ready) -> Option<Price> {
-        if self.kind(ready) == ProviderKind::Ollama {
-            return Some(Price::default());
-        }
-        self.rules.settings.price(ready.model()).map(|price| Price {
-            input: price.input,
-            output: price.output,
-            cache_read: price.cache_read,
-            cache_write: price.cache_write,
-        })
-    }
-}
-
-/// Takes a call as a model wrote it: its arguments on one line, as whatever comes from outside.
-///
-/// What is no object is passed on as one, so that the tool can say what is wrong.
-fn wanted(call: model::Wanted) -> Wanted {
-    let compacted = compact(call.args.as_bytes(), compact::Limits::default()).ok();
-    let is_object = |text: &String| text.starts_with('{');
-    let args = match compacted.and_then(|bytes| String::from_utf8(bytes).ok()).filter(is_object) {
-        Some(args) => args,
-        None if call.args.trim().is_empty() => "{}".to_owned(),
-        None => tools::as_unreadable(call.args),
-    };
-    Wanted { tool: call.tool, args: Json::new(args) }
-}
-
-/// How an answer went.
-enum Heard {
-    /// The turn is over.
-    Over,
-    /// It was cut, and is asked for again.
-    Cut,
-    /// The conversation is too long for the server.
-    TooLong,
 }
 
 /// Estimates what is told with every request.
@@ -431,6 +331,11 @@ fn fixed_tokens(request: &Request) -> u64 {
 
 fn forgotten() -> Fault {
     tools::Fault::new(FaultKind::SecretNotKept, "it held a secret, which is not kept over a restart").into()
+}
+
+fn too_long() -> ModelError {
+    let message = "the conversation is too long for the model, and it is not to be summarised unasked";
+    ModelError::new(Kind::ContextTooLong, message)
 }
 
 fn no_price(model: &str) -> Finish {

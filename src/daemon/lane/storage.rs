@@ -62,6 +62,11 @@ impl Lane {
         self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::Grounded)
     }
 
+    /// Tells whether what waits for the batch in flight may wait for room: it does, or it is tried while there is none.
+    pub(super) fn may_be_held_up(&self) -> bool {
+        self.is_grounded() || (self.in_flight.is_some() && self.world.journal.is_full())
+    }
+
     /// Takes a commit's failure; returns whether the lane can go on.
     pub(super) fn survives(&mut self, trouble: &CommitError) -> bool {
         match trouble {

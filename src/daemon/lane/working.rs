@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, debug_span};
 
+use super::aside::{Asides, Halts};
 use super::deciding;
 use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
@@ -15,16 +16,17 @@ use super::modelling::{self, Asking};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
 use crate::config::file::ConfigError;
+use crate::config::settings::Settings;
 use crate::daemon::grants;
 use crate::daemon::mint;
 use crate::daemon::models::Rules;
 use crate::daemon::walls;
 use crate::daemon::world::World;
-use crate::kernel::effect::{Finish, Report, Turn};
+use crate::kernel::effect::{Finish, Report, Turn, Voice};
 use crate::kernel::event::{Ending, Fault, Intention, Opening, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
-use crate::provider::{Gone, Mint, Reported, Reports, Screen, playbook};
+use crate::provider::{Gone, Mint, Reported, Reports, Screen, Whose, playbook};
 use crate::sandbox::ground::Reach;
 use crate::sandbox::tools::{self, Network};
 use crate::sandbox::{Room, SandboxProvider, Terms};
@@ -38,6 +40,10 @@ pub(super) struct Work {
     /// The way back from whatever is under way; there is none in a session that rests.
     way_back: Option<WayBack>,
     active: Option<Active>,
+    /// Tools that are used for the user.
+    pub(super) asides: Asides,
+    /// The summary that somebody asked for.
+    pub(super) compaction: Option<JoinHandle<()>>,
     closed: bool,
 }
 
@@ -58,11 +64,14 @@ struct Active {
     tasks: JoinSet<Result<(), Gone>>,
     /// What holds for the run, once its first turn has looked.
     rules: Arc<OnceLock<Rules>>,
+    /// How its turn is told to stop waiting.
+    halts: Arc<Halts>,
 }
 
 impl Work {
     pub(super) const fn new(session: SessionId, world: Arc<World>) -> Self {
-        Self { session, world, way_back: None, active: None, closed: false }
+        let asides = Asides::new();
+        Self { session, world, way_back: None, active: None, asides, compaction: None, closed: false }
     }
 
     /// Waits for the next report; for ever when nothing is under way.
@@ -90,8 +99,8 @@ impl Work {
     /// Gives the provider its turn.
     pub(super) fn turn(&mut self, turn: Whole<Turn>, run: RunId, memory: &Memory, state: &State) {
         let reports = self.reports(run.clone(), memory);
-        let name = state.opening.as_ref().map_or("", |opening| opening.provider.as_str());
-        match (turn, self.world.providers.get(name)) {
+        let name = answerer(state);
+        match (turn, self.world.providers.get(name.as_str())) {
             (Whole::Known(turn), Some(provider)) => {
                 let screen = match self.screen(&run, &turn, memory, state) {
                     Ok(screen) => screen,
@@ -103,7 +112,12 @@ impl Work {
                 self.spawn(run, broken(), turning);
             }
             (Whole::Known(turn), None) => {
-                let asking = self.asking(&run, memory, state);
+                let place = self.place(&run, memory, state);
+                let (rules, halts) = {
+                    let active = self.active(&run);
+                    (Arc::clone(&active.rules), Arc::clone(&active.halts))
+                };
+                let asking = self.asking(&turn.voice, place, rules, halts, memory, state);
                 self.spawn(run, broken(), modelling::take_turn(asking, turn, reports));
             }
             (Whole::Forgotten, _) => {
@@ -126,7 +140,7 @@ impl Work {
         let rules = self.world.house.rules_in(&cwd).map_err(unreadable)?;
         let environment = memory.environment(run);
         let home = environment.as_ref().and_then(|environment| environment.variables().get("HOME"));
-        Ok(deciding::screen(&rules, turn, &cwd, home.map(Path::new)))
+        Ok(deciding::screen(&rules, &turn.rules, &cwd, home.map(Path::new)))
     }
 
     /// Intends the tool call of an acceptance check.
@@ -177,7 +191,7 @@ impl Work {
                     ("APPROVAL_NOT_KEPT".to_owned(), format!("it holds once only: {failed}"));
                 let report = Report::Warned { code, message, detail: None };
                 // The lane may have ended; then nobody needs to know.
-                let _ = sender.send(Box::new(Reported::new(run, report))).await;
+                let _ = sender.send(Box::new(Reported::new(Whose::Run(run), report))).await;
             }
         });
     }
@@ -200,13 +214,14 @@ impl Work {
             }
             let report = Report::Stopped { left };
             // The lane may have ended; then nobody needs to know.
-            let _ = reports.send(Box::new(Reported::new(run, report))).await;
+            let _ = reports.send(Box::new(Reported::new(Whose::Run(run), report))).await;
         });
     }
 
     /// Ends everything at once; nothing is started any more.
     pub(super) fn kill(&mut self) {
         self.closed = true;
+        self.kill_beside();
         if let Some(active) = &mut self.active {
             if let Some(room) = &active.room {
                 room.kill_now();
@@ -218,6 +233,7 @@ impl Work {
     /// Ends everything and waits until nothing is left.
     pub(super) async fn end(&mut self) {
         self.kill();
+        self.end_beside().await;
         let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return };
         let limit = Duration::from_millis(self.world.limits.session.stop_millis);
         if let Err(left) = room.stop(limit).await {
@@ -225,18 +241,26 @@ impl Work {
         }
     }
 
-    /// Who is asked for a run that a model works through.
-    fn asking(&mut self, run: &RunId, memory: &Memory, state: &State) -> Asking {
+    /// Who is asked where a model answers.
+    pub(super) fn asking(
+        &self,
+        voice: &Voice,
+        place: Place,
+        rules: Arc<OnceLock<Rules>>,
+        halts: Arc<Halts>,
+        memory: &Memory,
+        state: &State,
+    ) -> Asking {
         let opening = state.opening.as_ref();
         Asking {
             world: Arc::clone(&self.world),
             session: self.session.clone(),
-            provider: opening.map_or_else(String::new, |opening| opening.provider.clone()),
-            model: opening.and_then(|opening| opening.model.clone()),
+            voice: voice.clone(),
             branch: opening.and_then(|opening| branch(opening.repo.as_ref()?)),
-            place: self.place(run, memory, state),
+            place,
             sandbox: walls::chosen(opening),
-            rules: Arc::clone(&self.active(run).rules),
+            rules,
+            halts,
             brought: memory.brought(),
             waiting: memory.waiting().to_vec(),
             hidden: memory.hidden().clone(),
@@ -245,15 +269,37 @@ impl Work {
 
     /// Where the tools of a run work.
     fn place(&mut self, run: &RunId, memory: &Memory, state: &State) -> Place {
+        let (known, room) = {
+            let active = self.active(run);
+            (active.rules.get().cloned(), active.room.clone())
+        };
+        let place = self.place_of(memory.environment(run), known, room, state);
+        self.active(run).room = Some(Arc::clone(&place.tree));
+        place
+    }
+
+    /// Where tools work for somebody who has this environment, in a room of their own unless there is one.
+    ///
+    /// A configuration that cannot be read allows nothing, and confines as one that says nothing.
+    pub(super) fn place_of(
+        &self,
+        environment: Option<Arc<Environment>>,
+        known: Option<Rules>,
+        room: Option<Arc<dyn Room>>,
+        state: &State,
+    ) -> Place {
         let opening = state.opening.as_ref();
         // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
-        let is_playbook = opening.is_some_and(|opening| opening.provider == playbook::NAME);
+        let is_playbook = answerer(state) == playbook::NAME;
         let reach = if is_playbook { Reach::Anywhere } else { Reach::Workspace };
         let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
-        let environment = memory.environment(run);
+        let rules = known.or_else(|| self.world.house.rules_in(&cwd).ok());
+        let network = rules.as_ref().map_or(Network::Off, Rules::network);
+        let settings = rules.map(|rules| rules.settings).unwrap_or_default();
+        let tree = room.unwrap_or_else(|| self.room(reach, &cwd, &settings, opening, environment.as_deref()));
         Place {
-            network: if is_playbook { Network::Off } else { self.network(run, &cwd) },
-            tree: self.room(run, reach, &cwd, opening, environment.as_deref()),
+            network: if is_playbook { Network::Off } else { network },
+            tree,
             reach,
             cwd,
             environment,
@@ -261,52 +307,53 @@ impl Work {
         }
     }
 
-    /// Whether the tools of a run may talk to other machines; a configuration that cannot be read allows nothing.
-    fn network(&mut self, run: &RunId, cwd: &Path) -> Network {
-        self.settings(run, cwd).map_or(Network::Off, |rules| rules.network())
-    }
-
-    /// What holds for a run; nothing where the configuration cannot be read.
-    fn settings(&mut self, run: &RunId, cwd: &Path) -> Option<Rules> {
-        let known = self.active(run).rules.get().cloned();
-        known.or_else(|| self.world.house.rules_in(cwd).ok())
-    }
-
-    /// The room of a run's commands: the user's own are free, a model's are confined as its session says.
-    ///
-    /// A configuration that cannot be read confines as one that says nothing.
+    /// Opens a room for commands: the user's own are free, a model's are confined as its session says.
     fn room(
-        &mut self,
-        run: &RunId,
+        &self,
         reach: Reach,
         cwd: &Path,
+        settings: &Settings,
         opening: Option<&Opening>,
         environment: Option<&Environment>,
     ) -> Arc<dyn Room> {
-        if let Some(room) = &self.active(run).room {
-            return Arc::clone(room);
-        }
-        let settings = self.settings(run, cwd).map(|rules| rules.settings).unwrap_or_default();
         let sandboxes = &self.world.sandboxes;
-        let room = match reach {
+        match reach {
             Reach::Anywhere => sandboxes.local().open(Terms::User),
             Reach::Workspace => {
                 let home = environment.and_then(|environment| environment.variables().get("HOME"));
-                let terms = sandboxes.terms(&settings, cwd, home.map(Path::new));
+                let terms = sandboxes.terms(settings, cwd, home.map(Path::new));
                 sandboxes.provider(walls::chosen(opening)).open(terms)
             }
-        };
-        self.active(run).room = Some(Arc::clone(&room));
-        room
+        }
     }
 
-    fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
+    pub(super) fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
         let room = self.world.limits.reports;
         self.way_back.get_or_insert_with(|| mpsc::channel(room)).0.clone()
     }
 
     fn reports(&mut self, run: RunId, memory: &Memory) -> Reports {
-        Reports::new(run, self.sender(), memory.hidden().redactor(), MINT)
+        self.reports_of(Whose::Run(run), memory)
+    }
+
+    pub(super) fn reports_of(&mut self, whose: Whose, memory: &Memory) -> Reports {
+        Reports::new(whose, self.sender(), memory.hidden().redactor(), MINT)
+    }
+
+    /// Tells whether nothing is begun any more.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns the world and the session.
+    pub(super) const fn around(&self) -> (&Arc<World>, &SessionId) {
+        (&self.world, &self.session)
+    }
+
+    /// Returns how the turn of a run is told to stop waiting.
+    pub(super) fn halts_of(&self, run: &RunId) -> Option<Arc<Halts>> {
+        let active = self.active.as_ref().filter(|active| active.run == *run)?;
+        Some(Arc::clone(&active.halts))
     }
 
     fn active(&mut self, run: &RunId) -> &mut Active {
@@ -319,7 +366,13 @@ impl Work {
             room: None,
             tasks: JoinSet::new(),
             rules: Arc::default(),
+            halts: Arc::default(),
         })
+    }
+
+    /// Sees to it that something is reported if the task that holds this panics.
+    pub(super) fn if_broken(&mut self, reported: Reported) -> IfBroken {
+        IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) }
     }
 
     /// Does something for a run; `broken` is reported if it panics.
@@ -332,8 +385,7 @@ impl Work {
         if self.closed {
             return;
         }
-        let reported = Reported::new(run.clone(), broken);
-        let if_broken = IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) };
+        let if_broken = self.if_broken(Reported::new(Whose::Run(run.clone()), broken));
         let task = async move {
             let _if_broken = if_broken;
             task.await
@@ -345,8 +397,8 @@ impl Work {
     }
 }
 
-/// Reports for a task that panics, so that its run does not wait for it.
-struct IfBroken {
+/// Reports for a task that panics, so that nobody waits for it.
+pub(super) struct IfBroken {
     reports: mpsc::Sender<Box<Reported>>,
     reported: Option<Box<Reported>>,
 }
@@ -368,7 +420,7 @@ fn broken() -> Report {
     Report::Finished(Box::new(finish))
 }
 
-fn broken_call(intention: &Intention) -> Settlement {
+pub(super) fn broken_call(intention: &Intention) -> Settlement {
     let message = "the daemon failed while the tool was used".to_owned();
     Settlement {
         call: intention.call.clone(),
@@ -380,6 +432,11 @@ fn broken_call(intention: &Intention) -> Settlement {
         text: String::new(),
         fault: Some(Fault { kind: "INTERNAL_ERROR".to_owned(), retryable: false, message, detail: None }),
     }
+}
+
+/// Returns who answers: in the active run whoever did when it began.
+fn answerer(state: &State) -> String {
+    state.run.as_ref().map_or_else(|| state.voice().provider, |run| run.voice.provider.clone())
 }
 
 /// Reads the branch from what a client said of its repository.

@@ -91,11 +91,12 @@ struct Trial {
     start: Start,
     fault: Fault,
     workload: Workload,
+    commands: u64,
 }
 
 impl Trial {
     fn new(start: Start, fault: Fault) -> Self {
-        Self { name: format!("{start:?} {fault:?}"), start, fault, workload: Workload::new(5) }
+        Self { name: format!("{start:?} {fault:?}"), start, fault, workload: Workload::new(5), commands: 0 }
     }
 
     /// Runs it; returns whether the call that was to fail was reached.
@@ -186,6 +187,16 @@ impl Trial {
                     assert!(again.is_ok(), "{}: the fault is over: {again:?}", self.name);
                 }
             }
+        }
+        if self.workload.random.one_in(3) {
+            self.commands += 1;
+            let it = super::commands::settlement(self.commands, "s0", "answer");
+            let admitted = CommandWrite::Admitted(Arc::clone(&it.record));
+            let (row, journal) = (it.record.row, &driver.journal);
+            let _ = wait(journal.keep_commands(vec![admitted], Durability::Synced)).expect("an answer");
+            let settled = CommandWrite::Settled(it.clone());
+            let _ = wait(journal.keep_commands(vec![settled], Durability::Written)).expect("an answer");
+            journal.keep_commands_later([it], [row]);
         }
         if self.workload.random.one_in(4) {
             let session: SessionId = "s0".into();

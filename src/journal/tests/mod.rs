@@ -1,6 +1,7 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
 mod anywhere;
+mod commands;
 mod commit;
 mod damage;
 mod disk;

@@ -3,7 +3,6 @@
 use super::Session;
 use super::effects::Effects;
 use crate::kernel::command::{Answer, Caller, Command, Openness, Prompt, Repetition, Reply, Steer, Waiting};
-use crate::kernel::effect::Ticket;
 use crate::kernel::event::{EventKind, Message, Opening, Outcome, QueuedMessage, Steering};
 use crate::kernel::id::{MessageId, RunId, Seq};
 use crate::kernel::ledger::Scope;
@@ -11,15 +10,27 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 
 impl Session {
-    pub(super) fn answer(
+    /// Judges a command, and counts the change that it makes.
+    pub(super) fn command(
         &mut self,
-        ticket: Ticket,
         caller: &Caller,
         command: Command,
+        if_version: Option<u64>,
         now: Now,
         fx: &mut Effects,
-    ) {
-        let reply = match command {
+    ) -> Reply {
+        let found = self.state.version;
+        if let Some(expected) = if_version.filter(|expected| *expected != found) {
+            return Err(Refusal::Stale { expected, found });
+        }
+        self.next_version = command.makes_version().then(|| found.saturating_add(1));
+        let reply = self.answer(caller, command, now, fx);
+        self.next_version = None;
+        reply
+    }
+
+    fn answer(&mut self, caller: &Caller, command: Command, now: Now, fx: &mut Effects) -> Reply {
+        match command {
             Command::Open(opening) => self.open(caller, *opening, now, fx),
             Command::Prompt(prompt) => self.prompt(caller, *prompt, now, fx),
             Command::Queue(prompt) => self.queue(caller, *prompt, now, fx),
@@ -38,8 +49,17 @@ impl Session {
             Command::ListGates => Ok(self.gates()),
             Command::Rename { name } => self.rename(caller, name, now, fx),
             Command::End => self.end(caller, now, fx),
-        };
-        fx.reply(ticket, reply);
+            Command::Touch { what } => self.touch(caller, what, now, fx),
+            Command::Load => self.load(caller, now, fx),
+            Command::Adjust(adjustment) => self.adjust(caller, adjustment, now, fx),
+            Command::Aside(aside) => self.begin_aside(caller, *aside, now, fx),
+            Command::StopAside { call } => self.stop_asides(caller, call.as_ref(), fx),
+            Command::Compact { instructions } => self.compact(caller, instructions, now, fx),
+            Command::StopCompaction => self.stop_compaction(caller, now, fx),
+            Command::StopRetry => self.stop_retry(caller, fx),
+            Command::Branch(branch) => self.branch(caller, branch, now, fx),
+            Command::Import(import) => self.import(caller, *import, now, fx),
+        }
     }
 
     fn open(&mut self, caller: &Caller, opening: Opening, now: Now, fx: &mut Effects) -> Reply {
@@ -56,9 +76,7 @@ impl Session {
             self.listen(caller, self.issued, fx)?;
             return Ok(Answer::Prompted { run, repeated: Repetition::Again });
         }
-        if self.state.run.is_some() {
-            return Err(Refusal::RunActive);
-        }
+        self.at_rest()?;
         self.listen(caller, self.issued, fx)?;
         let run = prompt.run.clone();
         self.begin(run.clone(), message(prompt, caller), now, fx);
@@ -71,7 +89,7 @@ impl Session {
             return Ok(Answer::Queued { run, ahead: ahead.map_or(0, |ahead| ahead + 1) });
         }
         let run = prompt.run.clone();
-        if self.state.run.is_none() {
+        if self.at_rest().is_ok() {
             self.begin(run.clone(), message(prompt, caller), now, fx);
             return Ok(Answer::Queued { run, ahead: 0 });
         }
@@ -106,8 +124,8 @@ impl Session {
             return Err(Refusal::TooManySteers);
         }
         let answer = Answer::Steered(run.id.clone());
-        let Steer { message, text, fingerprint } = steer;
-        let steering = Steering { message, text, fingerprint, by: caller.source.clone() };
+        let Steer { message, text, images, fingerprint } = steer;
+        let steering = Steering { message, text, images, fingerprint, by: caller.source.clone() };
         self.record(EventKind::Steered(Box::new(steering)), now, fx);
         Ok(answer)
     }
@@ -180,6 +198,22 @@ impl Session {
         Ok(known)
     }
 
+    /// Tells whether a run could begin: none is active, and the conversation is not being summarised.
+    pub(super) const fn at_rest(&self) -> Result<(), Refusal> {
+        if self.state.run.is_some() {
+            return Err(Refusal::RunActive);
+        }
+        if self.state.compaction.is_some() { Err(Refusal::Compacting) } else { Ok(()) }
+    }
+
+    /// Tells whether the session takes messages.
+    pub(super) fn is_open(&self) -> Result<(), Refusal> {
+        match self.state.open {
+            Openness::Open => Ok(()),
+            Openness::Ended => Err(Refusal::SessionEnded),
+        }
+    }
+
     pub(super) fn entitled(&self, right: bool) -> Result<(), Refusal> {
         if right { Ok(()) } else { Err(Refusal::NotEntitled) }
     }
@@ -189,6 +223,7 @@ fn message(prompt: Prompt, caller: &Caller) -> Message {
     Message {
         message: prompt.message,
         text: prompt.text,
+        images: prompt.images,
         criteria: prompt.criteria,
         time_limit: prompt.time_limit,
         budget: prompt.budget,

@@ -9,7 +9,7 @@ use crate::kernel::event::{
     Decision, Denial, Ending, EventKind, Fault, Intention, Lasting, Outcome, Question, Settlement, Verdict,
 };
 use crate::kernel::gate::{self, Gate};
-use crate::kernel::id::{CallId, GateId};
+use crate::kernel::id::{CallId, GateId, Json};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::state::Stage;
 use crate::kernel::time::Now;
@@ -20,6 +20,10 @@ const TIMEOUT: &str = "timeout";
 const CANCEL: &str = "cancel";
 /// The word for programs where somebody said no and why.
 const DENIED: &str = "DENIED";
+/// The word for programs where somebody did not want to answer a question.
+const DISMISSED: &str = "DISMISSED";
+/// The word for programs where nobody answered a question in time.
+const TIMED_OUT: &str = "TIMED_OUT";
 
 impl Session {
     pub(super) fn decide(&mut self, caller: &Caller, vote: &Decide, now: Now, fx: &mut Effects) -> Reply {
@@ -27,6 +31,7 @@ impl Session {
         let gate = self.open_gate(vote)?;
         let choice = gate.choice(vote)?;
         gate.offers(vote)?;
+        gate.takes(vote)?;
         let by = caller.source.clone();
         if !gate.settles(&by, vote.decision) {
             let kind = EventKind::GateVoted { gate: vote.gate.clone(), decision: vote.decision, by };
@@ -35,7 +40,8 @@ impl Session {
         }
         let comment = vote.comment.clone();
         let (gate, decision, lasting) = (vote.gate.clone(), vote.decision, vote.lasting);
-        let verdict = Verdict { gate, decision, choice, by, comment, lasting };
+        let answer = vote.answer.clone();
+        let verdict = Verdict { gate, decision, choice, by, comment, lasting, answer };
         self.settle(verdict, now, fx);
         Ok(Answer::Decided)
     }
@@ -51,10 +57,11 @@ impl Session {
             details: ask.details,
             choices: ask.choices,
             needed: ask.needed,
-            expires: now.after(self.limits.gate_millis),
+            expires: now.after(ask.millis.unwrap_or(self.limits.gate_millis)),
             remember: ask.remember,
             digest: ask.digest,
             denial: ask.denial,
+            form: ask.form,
         };
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
@@ -83,6 +90,7 @@ impl Session {
             remember: None,
             digest: None,
             denial: Denial::Ends,
+            form: None,
         };
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
     }
@@ -95,8 +103,9 @@ impl Session {
         if self.state.run.as_ref().and_then(|run| run.deadline).is_some_and(|deadline| deadline <= now) {
             return self.stop(Outcome::Failed, TIMEOUT.to_owned(), TIMEOUT, now, fx);
         }
-        let due = self.state.gates.values().find(|gate| gate.question.expires <= now);
-        if let Some(verdict) = due.map(|gate| denied(gate, TIMEOUT)) {
+        // A run may go on without an answer, so that more than one question may be due.
+        while let Some(due) = self.state.gates.values().find(|gate| gate.question.expires <= now) {
+            let verdict = denied(due, TIMEOUT);
             self.settle(verdict, now, fx);
         }
     }
@@ -124,7 +133,7 @@ impl Session {
             return;
         };
         let of_budget = question.kind == gate::BUDGET;
-        let Verdict { decision, choice, by, comment, lasting, .. } = verdict.clone();
+        let Verdict { decision, choice, by, comment, lasting, answer, .. } = verdict.clone();
         self.record(EventKind::GateSettled(Box::new(verdict)), now, fx);
         if let Some(rule) = question.remember.filter(|_| lasting == Lasting::Always) {
             fx.remember(rule, by.clone());
@@ -132,6 +141,9 @@ impl Session {
         let calls = self.state.run.as_ref().map(|run| &run.calls);
         let Some(call) = calls.and_then(|calls| calls.get(&question.call)) else { return };
         let intention = call.intention.clone();
+        if question.form.is_some() {
+            return self.fill_in(intention, answer, &by, comment.as_deref(), now, fx);
+        }
         let told = comment.filter(|comment| question.denial == Denial::Told && !comment.trim().is_empty());
         match (decision, call.stage) {
             (Decision::Deny, Stage::Intended) if let Some(comment) = &told => {
@@ -160,19 +172,51 @@ impl Session {
         self.advance(fx);
     }
 
-    fn skip(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
-        let settlement = Settlement {
-            call: intention.call,
-            tool: intention.tool,
-            purpose: intention.purpose,
-            millis: 0,
-            ending: Ending::Skipped,
-            exit_code: None,
-            text: String::new(),
-            fault: None,
+    /// Settles a use that was a question: with what was filled in, or with the news that nothing was.
+    fn fill_in(
+        &mut self,
+        intention: Intention,
+        answer: Option<Json>,
+        by: &str,
+        comment: Option<&str>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let settlement = match answer {
+            Some(answer) => {
+                Settlement { ending: Ending::Done, text: answer.as_str().to_owned(), ..skipped(intention) }
+            }
+            None if by == TIMEOUT => {
+                let message = "nobody answered in time".to_owned();
+                let kind = TIMED_OUT.to_owned();
+                unused(&intention, Ending::Failed, Fault { kind, retryable: false, message, detail: None })
+            }
+            None => {
+                let why = comment.map_or_else(String::new, |comment| format!(": {comment}"));
+                let (kind, message) = (DISMISSED.to_owned(), format!("dismissed by {by}{why}"));
+                unused(&intention, Ending::Failed, Fault { kind, retryable: false, message, detail: None })
+            }
         };
         self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
         self.advance(fx);
+    }
+
+    fn skip(&mut self, intention: Intention, now: Now, fx: &mut Effects) {
+        self.record(EventKind::CallSettled(Box::new(skipped(intention))), now, fx);
+        self.advance(fx);
+    }
+}
+
+fn skipped(intention: Intention) -> Settlement {
+    Settlement {
+        call: intention.call,
+        tool: intention.tool,
+        purpose: intention.purpose,
+        millis: 0,
+        ending: Ending::Skipped,
+        exit_code: None,
+        text: String::new(),
+        fault: None,
     }
 }
 
@@ -185,5 +229,6 @@ fn denied(gate: &Gate, by: &str) -> Verdict {
         by: by.to_owned(),
         comment: None,
         lasting: Lasting::Once,
+        answer: None,
     }
 }

@@ -4,9 +4,9 @@
 //! whom to feed, what is shown, and at last what the outside world may see change. The promises of order hold by construction.
 
 use crate::kernel::command::{Private, Reply};
-use crate::kernel::effect::{Effect, Ticket, Turn};
+use crate::kernel::effect::{Compact, Effect, Ticket, Turn};
 use crate::kernel::event::{Criterion, Event, Intention};
-use crate::kernel::id::{ParticipantId, RunId, Seq};
+use crate::kernel::id::{CallId, ParticipantId, RunId, Seq};
 
 /// Effects, gathered by when they are due.
 #[derive(Debug, Default)]
@@ -26,6 +26,18 @@ impl Effects {
         self.at_once.push(Effect::Stop(run));
     }
 
+    pub(super) fn stop_aside(&mut self, call: CallId) {
+        self.at_once.push(Effect::StopAside(call));
+    }
+
+    pub(super) fn stop_compaction(&mut self, run: Option<RunId>) {
+        self.at_once.push(Effect::StopCompaction(run));
+    }
+
+    pub(super) fn stop_retry(&mut self, run: RunId) {
+        self.at_once.push(Effect::StopRetry(run));
+    }
+
     pub(super) fn reserve(&mut self, end: Seq) {
         self.reserve = Some(end);
     }
@@ -35,8 +47,8 @@ impl Effects {
         self.keep.push(Effect::Persist(event));
     }
 
-    pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
-        self.answers.push(Effect::Reply(ticket, reply));
+    pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply, version: u64) {
+        self.answers.push(Effect::Reply(ticket, reply, version));
     }
 
     pub(super) fn subscribe(&mut self, who: ParticipantId, after: Seq) {
@@ -61,6 +73,14 @@ impl Effects {
 
     pub(super) fn execute(&mut self, run: RunId, intention: Intention, bound: Option<String>) {
         self.afterwards.push(Effect::Execute { run, intention: Box::new(intention), bound });
+    }
+
+    pub(super) fn aside(&mut self, intention: Intention) {
+        self.afterwards.push(Effect::Aside(Box::new(intention)));
+    }
+
+    pub(super) fn compact(&mut self, compact: Compact) {
+        self.afterwards.push(Effect::Compact(Box::new(compact)));
     }
 
     pub(super) fn remember(&mut self, rule: String, by: String) {

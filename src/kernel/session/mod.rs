@@ -1,18 +1,24 @@
 //! A living session: judges inputs against the state, records what follows, and says what is to be done.
 //!
 //! The rooms: `effects` orders what is to be done, `asked` answers commands, `running` drives the active run,
-//! `deciding` settles gates, `attaching` serves listeners. Only `record` changes the state, by folding.
+//! `deciding` settles gates, `attaching` serves listeners, `aside` uses tools for the user, `compacting` has summaries
+//! made, `changing` keeps what is changed besides, `importing` takes in what was said elsewhere. Only `record` changes the
+//! state, by folding.
 
+mod aside;
 mod asked;
 mod attaching;
+mod changing;
+mod compacting;
 mod deciding;
 mod effects;
+mod importing;
 mod running;
 
 use super::command::{Caller, Command, Private, Rights, Snapshot};
-use super::effect::{Effect, Finish, Report, Ticket};
+use super::effect::{AsideReport, CompactionReport, Effect, Finish, Report, Ticket};
 use super::event::{Event, EventKind};
-use super::id::{GateId, ParticipantId, RunId, Seq};
+use super::id::{CallId, GateId, ParticipantId, RunId, Seq};
 use super::limits::Limits;
 use super::roster::Roster;
 use super::state::{Stage, State};
@@ -30,6 +36,8 @@ pub enum Input {
         caller: Caller,
         /// For what.
         command: Command,
+        /// The version that the session must have for it.
+        if_version: Option<u64>,
     },
     /// The provider or a tool of a run reports.
     Report {
@@ -37,6 +45,20 @@ pub enum Input {
         run: RunId,
         /// What it says.
         report: Report,
+    },
+    /// A tool that is used for the user reports.
+    AsideReport {
+        /// Which use.
+        call: CallId,
+        /// What it says.
+        report: AsideReport,
+    },
+    /// A summary that somebody asked for has come, or has not.
+    CompactionReport {
+        /// Which one: the event that says that it began.
+        began: Seq,
+        /// What came of it.
+        report: CompactionReport,
     },
     /// The moment named by [`Session::next_deadline`] has come.
     Deadline,
@@ -74,6 +96,8 @@ pub struct Session {
     since_checkpoint: u64,
     /// Whether messages that wait may begin their runs in this life.
     queue: Queue,
+    /// The version that the first event of the command in hand makes.
+    next_version: Option<u64>,
 }
 
 /// Which events of the past are gone.
@@ -106,6 +130,7 @@ impl Session {
             turn: None,
             since_checkpoint: 0,
             queue: Queue::Moving,
+            next_version: None,
         }
     }
 
@@ -133,8 +158,15 @@ impl Session {
         let mut fx = Effects::default();
         self.expire(now, &mut fx);
         match input {
-            Input::Command { ticket, caller, command } => self.answer(ticket, &caller, command, now, &mut fx),
+            Input::Command { ticket, caller, command, if_version } => {
+                let reply = self.command(&caller, command, if_version, now, &mut fx);
+                fx.reply(ticket, reply, self.state.version);
+            }
             Input::Report { run, report } => self.report(&run, report, now, &mut fx),
+            Input::AsideReport { call, report } => self.aside_reports(&call, report, now, &mut fx),
+            Input::CompactionReport { began, report } => {
+                self.compaction_reports(began, report, now, &mut fx);
+            }
             Input::Deadline => {}
             Input::Recovered { gates } => self.recover(gates, now, &mut fx),
             Input::Gone(who) => self.roster.leave(who),
@@ -207,7 +239,12 @@ impl Session {
 
     /// Tells whether the session can leave memory: nothing runs or waits, and nobody listens.
     pub fn is_idle(&self) -> bool {
-        self.state.run.is_none() && self.state.queue.is_empty() && self.roster.is_empty()
+        let state = &self.state;
+        state.run.is_none()
+            && state.queue.is_empty()
+            && state.asides.is_empty()
+            && state.compaction.is_none()
+            && self.roster.is_empty()
     }
 
     /// Returns what a client needs to draw the session.
@@ -229,6 +266,8 @@ impl Session {
             last_run: state.last_run.clone(),
             queued: state.queue.len(),
             open: state.open,
+            version: state.version,
+            adjusted: state.adjusted.clone(),
         }
     }
 
@@ -239,7 +278,7 @@ impl Session {
     }
 
     fn record_for(&mut self, run: Option<RunId>, kind: EventKind, now: Now, fx: &mut Effects) {
-        let event = Event { seq: self.issue(fx), at: now, run, kind };
+        let event = Event { seq: self.issue(fx), at: now, run, version: self.next_version.take(), kind };
         self.state.fold(&event, &self.limits);
         self.since_checkpoint += 1;
         fx.keep_and_show(event);

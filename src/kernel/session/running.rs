@@ -7,8 +7,8 @@ use super::{Queue, Session};
 use crate::kernel::command::Openness;
 use crate::kernel::effect::{Before, CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
-    CheckResult, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose, RunReport,
-    Settlement, Taken,
+    CheckResult, CompactionEnding, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose,
+    RunReport, Settlement, Taken,
 };
 use crate::kernel::id::{GateId, RunId};
 use crate::kernel::state::{Call, Run, Stage, State};
@@ -40,7 +40,15 @@ impl Session {
             Report::Said(text) => self.record(EventKind::Said { text }, now, fx),
             Report::SayingDone(message) => self.record(EventKind::SayingDone { message }, now, fx),
             Report::Taken(taken) => self.taken(*taken, now, fx),
-            Report::Compacted(compaction) => self.record(EventKind::Compacted(compaction), now, fx),
+            Report::Compacting(reason) => self.run_compacts(reason, now, fx),
+            Report::Compacted(compaction) => self.run_compacted(compaction, now, fx),
+            Report::CompactionFailed { message, again } => {
+                self.compaction_over(CompactionEnding::Failed, Some(message), again, now, fx);
+            }
+            Report::RetryBegan(retry) => self.record(EventKind::RetryBegan(retry), now, fx),
+            Report::RetryOver { succeeded, attempt, message } => {
+                self.retry_over(succeeded, attempt, message, now, fx);
+            }
             Report::TurnDone => {
                 self.turn = None;
                 self.advance(fx);
@@ -71,7 +79,11 @@ impl Session {
             Report::Status { .. }
             | Report::Thought(_)
             | Report::Taken(_)
+            | Report::Compacting(_)
             | Report::Compacted(_)
+            | Report::CompactionFailed { .. }
+            | Report::RetryBegan(_)
+            | Report::RetryOver { .. }
             | Report::TurnDone
             | Report::Warned { .. }
             | Report::Output { .. }
@@ -96,6 +108,8 @@ impl Session {
 
     /// Goes on with a run that a restart interrupted.
     pub(super) fn recover(&mut self, gates: Vec<GateId>, now: Now, fx: &mut Effects) {
+        self.cut_asides_off(now, fx);
+        self.leave_unfinished(RESTARTED, now, fx);
         let Some(run) = &self.state.run else { return self.begin_next(now, fx) };
         let asked =
             |call: &Call| self.state.gates.values().any(|gate| gate.question.call == call.intention.call);
@@ -171,12 +185,19 @@ impl Session {
         let Some(run) = self.state.run.as_ref().filter(|run| run.stopping.is_none()) else { return };
         fx.stop(run.id.clone());
         self.deny_open_gates(now, fx);
+        self.leave_unfinished(STOPPED, now, fx);
         self.record(EventKind::Stopping { outcome, reason, by: by.to_owned() }, now, fx);
     }
 
     /// Says that nothing can be kept, and stops a run that is at work; one that waits can still be ended by a verdict.
     pub(super) fn unkept(&mut self, code: String, message: String, now: Now, fx: &mut Effects) {
         let reason = code.to_ascii_lowercase();
+        for call in self.state.asides.keys() {
+            fx.stop_aside(call.clone());
+        }
+        if self.state.compaction.is_some() {
+            fx.stop_compaction(self.state.run.as_ref().map(|run| run.id.clone()));
+        }
         self.record(EventKind::Failed { code, message, retryable: false, detail: None }, now, fx);
         if self.state.gates.is_empty() {
             self.stop(Outcome::Failed, reason, "storage", now, fx);
@@ -238,6 +259,7 @@ impl Session {
 
     fn finish_run(&mut self, now: Now, fx: &mut Effects) {
         let finish = self.finish.take();
+        self.leave_unfinished(OVER, now, fx);
         let Some(run) = &self.state.run else { return };
         let report = match (&run.stopping, finish.clone()) {
             (Some(stopping), _) => {
@@ -255,9 +277,10 @@ impl Session {
         self.begin_next(now, fx);
     }
 
-    fn begin_next(&mut self, now: Now, fx: &mut Effects) {
+    pub(super) fn begin_next(&mut self, now: Now, fx: &mut Effects) {
         if self.state.open == Openness::Open
             && self.queue == Queue::Moving
+            && self.at_rest().is_ok()
             && let Some(next) = self.state.queue.front().cloned()
         {
             self.begin(next.run, next.message, now, fx);
@@ -281,6 +304,7 @@ fn next_turn(run: &Run, state: &State) -> Turn {
         context_from: state.context_from,
         last_seq: state.last_seq,
         granted: state.granted.iter().chain(&run.granted).cloned().collect(),
+        voice: run.voice.clone(),
     }
 }
 
@@ -314,6 +338,12 @@ fn failed_checks(checks: &[CheckResult]) -> String {
 }
 
 const ACCEPTANCE_FAILED: u8 = 4;
+/// Why something was left unfinished that a run waited for.
+const STOPPED: &str = "the run was stopped";
+/// Why something was left unfinished that nobody said anything of.
+const OVER: &str = "the run is over";
+/// Why something was left unfinished when the daemon came back.
+const RESTARTED: &str = "the daemon stopped before it ended";
 
 const fn exit_code(outcome: Outcome) -> u8 {
     match outcome {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::kernel::event::Image;
 use crate::provider::dialect::{arguments, tool_name};
 use crate::provider::model::{Entry, Outcome, Request, Thinking, ToolSpec, Wanted};
 
@@ -73,12 +74,12 @@ fn takes_budget(model: &str) -> bool {
 ///
 /// The server refuses to think on in the middle of a turn whose beginning it is not shown.
 fn thinking_was_lost(entries: &[Entry]) -> bool {
-    let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User(_))).map_or(0, |at| at + 1);
+    let asked = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).map_or(0, |at| at + 1);
     entries.get(asked..).unwrap_or_default().iter().any(|entry| match entry {
         Entry::Assistant { carry, said: _, calls } => {
             !calls.is_empty() && carry.as_deref().and_then(super::read::blocks_of).is_none()
         }
-        Entry::User(_) => false,
+        Entry::User { .. } => false,
         Entry::Result { .. } => false,
     })
 }
@@ -87,7 +88,7 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     for entry in entries {
         let (role, blocks) = match entry {
-            Entry::User(text) => ("user", text_block(text)),
+            Entry::User { text, images } => ("user", user(text, images)),
             Entry::Assistant { carry, said, calls } => {
                 ("assistant", assistant(carry.as_deref(), said, calls))
             }
@@ -105,6 +106,14 @@ fn messages(entries: &[Entry]) -> Vec<Value> {
         }
     }
     messages
+}
+
+/// Pictures come before what is said of them, as the server likes it best.
+fn user(text: &str, images: &[Image]) -> Vec<Value> {
+    let shown = images.iter().map(|Image { mime, data }| {
+        json!({ "type": "image", "source": { "type": "base64", "media_type": mime, "data": data } })
+    });
+    shown.chain(text_block(text)).collect()
 }
 
 fn assistant(carry: Option<&str>, said: &str, calls: &[Wanted]) -> Vec<Value> {
@@ -185,6 +194,17 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn pictures_are_blocks_before_the_text() {
+        let picture = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } });
+        let text = json!({ "type": "text", "text": "what is it?", "cache_control": { "type": "ephemeral" } });
+        assert_eq!(
+            body(&samples::picture("what is it?"))["messages"],
+            json!([{ "role": "user", "content": [picture, text] }])
+        );
+        assert_eq!(body(&samples::picture(""))["messages"][0]["content"][0]["type"], "image");
     }
 
     #[test]

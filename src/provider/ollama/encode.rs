@@ -30,7 +30,13 @@ pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
 
 fn message(entry: &Entry) -> Value {
     match entry {
-        Entry::User(text) => json!({ "role": "user", "content": text }),
+        Entry::User { text, images } => {
+            let mut message = json!({ "role": "user", "content": text });
+            if !images.is_empty() {
+                message["images"] = images.iter().map(|image| Value::from(image.data.as_str())).collect();
+            }
+            message
+        }
         Entry::Assistant { carry, said, calls } => {
             let mut message = json!({ "role": "assistant", "content": said });
             if let Some(thinking) = carry.as_deref().and_then(super::read::thinking_of) {
@@ -75,6 +81,14 @@ fn think(request: &Request) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::provider::samples;
+
+    #[test]
+    fn pictures_stand_beside_the_text() {
+        assert_eq!(
+            body(&samples::picture("what is it?"), Habits::default())["messages"],
+            json!([{ "role": "user", "content": "what is it?", "images": ["aGk="] }])
+        );
+    }
 
     #[test]
     fn a_conversation_is_written_as_ollama_reads_it() {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::kernel::event::Image;
 use crate::provider::dialect::{Habits, TokenLimit, tool_name};
 use crate::provider::model::{Entry, Request, Thinking, ToolSpec, Wanted};
 
@@ -12,7 +13,7 @@ pub(in crate::provider) fn body(request: &Request, habits: Habits) -> Value {
         messages.push(json!({ "role": "system", "content": request.system }));
     }
     // Thinking goes back with the calls it led to and nothing older: some servers refuse anything else.
-    let asked = request.entries.iter().rposition(|entry| matches!(entry, Entry::User(_))).unwrap_or(0);
+    let asked = request.entries.iter().rposition(|entry| matches!(entry, Entry::User { .. })).unwrap_or(0);
     let age = |at| if at > asked { Age::Current } else { Age::Older };
     messages.extend(request.entries.iter().enumerate().map(|(at, entry)| message(entry, age(at))));
     let mut body = json!({
@@ -46,7 +47,8 @@ enum Age {
 
 fn message(entry: &Entry, age: Age) -> Value {
     match entry {
-        Entry::User(text) => json!({ "role": "user", "content": text }),
+        Entry::User { text, images } if images.is_empty() => json!({ "role": "user", "content": text }),
+        Entry::User { text, images } => json!({ "role": "user", "content": parts(text, images) }),
         Entry::Assistant { carry, said, calls } => {
             let mut message = json!({ "role": "assistant", "content": said });
             if !calls.is_empty() {
@@ -66,6 +68,15 @@ fn message(entry: &Entry, age: Age) -> Value {
             json!({ "role": "tool", "tool_call_id": id, "content": text })
         }
     }
+}
+
+/// A text with its pictures, which are given as addresses that hold them.
+fn parts(text: &str, images: &[Image]) -> Vec<Value> {
+    let said = Some(text).filter(|text| !text.is_empty()).map(|text| json!({ "type": "text", "text": text }));
+    let shown = images.iter().map(|Image { mime, data }| {
+        json!({ "type": "image_url", "image_url": { "url": format!("data:{mime};base64,{data}") } })
+    });
+    said.into_iter().chain(shown).collect()
 }
 
 fn call(call: &Wanted) -> Value {
@@ -97,6 +108,17 @@ const fn effort(thinking: Thinking) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::provider::samples;
+
+    #[test]
+    fn pictures_are_addresses_that_hold_them() {
+        let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });
+        assert_eq!(
+            body(&samples::picture("what is it?"), Habits::default())["messages"],
+            json!([{ "role": "user", "content": [{ "type": "text", "text": "what is it?" }, picture] }])
+        );
+        let alone = body(&samples::picture(""), Habits::default());
+        assert_eq!(alone["messages"][0]["content"], json!([picture]), "an empty text is left out");
+    }
 
     #[test]
     fn a_conversation_is_written_as_chat_completions() {

@@ -167,6 +167,7 @@ fn success(steps: usize) -> Finish {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::effect::Voice;
     use crate::kernel::event::{Budget, Steering};
     use crate::kernel::id::{CallId, Fingerprint, MessageId, RunId, Seq};
     use crate::kernel::state::Spent;
@@ -246,12 +247,13 @@ mod tests {
             last_seq: Seq::ZERO,
             rules: Vec::new(),
             granted: Vec::new(),
+            voice: Voice::default(),
         }
     }
 
     fn steering(text: &str) -> Steering {
         let (message, by) = (MessageId::new("s"), "cli".into());
-        Steering { message, text: text.into(), fingerprint: Fingerprint(0), by }
+        Steering { message, text: text.into(), images: Vec::new(), fingerprint: Fingerprint(0), by }
     }
 
     fn outcome(turn: &Turn) -> Option<(Outcome, String)> {

@@ -57,6 +57,7 @@ fn hidden_shapes() -> Vec<(String, String)> {
         "pypi-",
         "hf_",
         "att_",
+        "ptk_",
     ] {
         table.push((format!("use {prefix}{alphabet}, please"), "use [redacted], please".to_owned()));
         table.push((format!("({prefix}{alphabet})"), "([redacted])".to_owned()));

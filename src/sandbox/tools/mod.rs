@@ -118,8 +118,8 @@ fn tool<A: JsonSchema>(name: &'static str, description: &'static str, category: 
     Tool { name, description, schema: schema::<A>(), category }
 }
 
-/// The schema of arguments, in the plain form that every model's server understands.
-fn schema<A: JsonSchema>() -> Value {
+/// Returns the schema of arguments, in the plain form that every model's server understands.
+pub fn schema<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;

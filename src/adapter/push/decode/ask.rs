@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
+use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 
 /// What is asked of the daemon.
@@ -60,6 +60,8 @@ pub enum Ask {
         /// How long they may take, in milliseconds.
         grace_ms: Option<u64>,
     },
+    /// Speak another protocol on this connection from now on.
+    Speak(Box<Speak>),
     /// Something of one session.
     Session {
         /// Which one.
@@ -67,6 +69,24 @@ pub enum Ask {
         /// What.
         ask: SessionAsk,
     },
+}
+
+/// How a connection goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speak {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The directory in which the user is.
+    pub cwd: Option<String>,
+    /// The environment of the user.
+    pub environment: Option<Environment>,
+}
+
+/// A protocol that the runtime speaks beside this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Pi.
+    Pi,
 }
 
 /// What is asked of a session.
@@ -86,6 +106,8 @@ pub enum SessionAsk {
         message: Option<MessageId>,
         /// The text as it was sent.
         text: String,
+        /// The pictures that go with it.
+        images: Vec<Image>,
     },
     /// Tell what waits.
     ListQueue,
@@ -171,6 +193,8 @@ pub struct Prompt {
     pub message: Option<MessageId>,
     /// The text as it was sent.
     pub text: String,
+    /// The pictures that go with it.
+    pub images: Vec<Image>,
     /// What must hold after the run.
     pub criteria: Vec<Criterion>,
     /// How long the run may take, in milliseconds.
@@ -198,6 +222,8 @@ pub struct Decide {
     pub comment: Option<String>,
     /// How long a yes holds.
     pub lasting: Lasting,
+    /// What was filled in, as it was sent.
+    pub answer: Option<Json>,
     /// The environment of the user.
     pub environment: Option<Environment>,
 }

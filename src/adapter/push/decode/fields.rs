@@ -101,6 +101,15 @@ impl<'a> Fields<'a> {
         Ok(Some(Json::new(raw.get())))
     }
 
+    /// Reads any value that is passed on to the letter.
+    pub(super) fn json(&self, name: &str, bound: Bound) -> Result<Option<Json>, Problem> {
+        let Some(raw) = self.raw(name) else { return Ok(None) };
+        if !bound.holds(raw.get()) {
+            return Err(self.fault(name, Fault::Long { bound }));
+        }
+        Ok(Some(Json::new(raw.get())))
+    }
+
     /// Reads the fields of an object within this one.
     pub(super) fn inner(&self, name: &str) -> Result<Self, Problem> {
         Self::read(&self.path(name), self.raw(name))

@@ -9,7 +9,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Attach, Decide, Environment, Prompt, SessionAsk, StartSession, Token};
+pub use ask::{Ask, Attach, Decide, Environment, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
 pub use problem::{Bound, Fault, Malformed, Problem};
 
 use serde_json::value::RawValue;
@@ -43,6 +43,12 @@ pub struct DecodeLimits {
     pub id: usize,
     /// Bytes of a comment.
     pub comment: usize,
+    /// Bytes of what is filled in where something is asked.
+    pub answer: usize,
+    /// How many pictures a message may have.
+    pub images: usize,
+    /// Bytes of all of them, in base64.
+    pub image_bytes: usize,
     /// Bytes of a path.
     pub path: usize,
     /// Bytes of what is said of a repository, and of metadata.
@@ -70,6 +76,9 @@ impl Default for DecodeLimits {
             name: 256,
             id: 256,
             comment: 8 * 1024,
+            answer: 1024 * 1024,
+            images: 20,
+            image_bytes: 8 * 1024 * 1024,
             path: 4 * 1024,
             object: 256 * 1024,
             criteria: 64,

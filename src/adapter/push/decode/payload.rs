@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::DecodeLimits;
-use super::ask::{Ask, Attach, Decide, Prompt, SessionAsk, StartSession, Token};
+use super::ask::{Ask, Attach, Decide, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
 use super::fields::Fields;
 use super::problem::{Bound, Fault, Problem};
 use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
-use crate::kernel::event::{Budget, Criterion, Decision, Lasting};
+use crate::kernel::event::{Budget, Criterion, Decision, Image, Lasting};
 use crate::kernel::id::{GateId, MessageId, RunId, Seq, SessionId};
 
 /// Reads what a request asks for, with the session that it names.
@@ -38,6 +38,7 @@ pub(super) fn read(
         PlainRequest::ListProviders => Ask::ListProviders,
         PlainRequest::GetMetrics => Ask::Metrics { sandbox: fields.flag("sandbox")?.unwrap_or(false) },
         PlainRequest::CheckJournal => Ask::CheckJournal { full: fields.flag("full")?.unwrap_or(false) },
+        PlainRequest::Speak => Ask::Speak(Box::new(reader.speak()?)),
         PlainRequest::Drain => Ask::Drain { grace_ms: fields.number("graceMs")? },
         PlainRequest::ListApprovals => {
             let session = reader.session(envelope_session)?;
@@ -101,6 +102,17 @@ impl Reader<'_, '_> {
         }
     }
 
+    fn speak(&self) -> Result<Speak, Problem> {
+        let fields = self.fields;
+        let protocol = match fields.text("protocol", self.name())?.as_str() {
+            "pi" => Protocol::Pi,
+            _ => return Err(fields.fault("protocol", Fault::Word { allowed: "\"pi\"" })),
+        };
+        let cwd = fields.hint("cwd", Bound::Bytes(self.limits.path))?;
+        let cwd = cwd.map(|cwd| absolute(cwd).map_err(|fault| fields.fault("cwd", fault))).transpose()?;
+        Ok(Speak { protocol, cwd, environment: fields.environment(self.limits)? })
+    }
+
     fn list_sessions(&self) -> Result<Ask, Problem> {
         Ok(Ask::ListSessions {
             limit: self.fields.page("limit", 20, self.limits.page)?,
@@ -121,7 +133,8 @@ impl Reader<'_, '_> {
                 SessionAsk::Unqueue { message: MessageId::from(self.fields.text("messageId", self.id())?) }
             }
             SessionRequest::Steer => {
-                SessionAsk::Steer { message: self.message_id()?, text: self.message_text()? }
+                let (message, text) = (self.message_id()?, self.message_text()?);
+                SessionAsk::Steer { message, text, images: self.images()? }
             }
             SessionRequest::SubmitApproval => SessionAsk::Decide(Box::new(self.decide()?)),
             SessionRequest::CancelRun => SessionAsk::Cancel {
@@ -161,6 +174,7 @@ impl Reader<'_, '_> {
         Ok(Prompt {
             message: self.message_id()?,
             text: self.message_text()?,
+            images: self.images()?,
             criteria: criteria
                 .iter()
                 .enumerate()
@@ -222,8 +236,33 @@ impl Reader<'_, '_> {
             choice: fields.hint("choice", self.name())?,
             comment: fields.hint("comment", Bound::Bytes(self.limits.comment))?,
             lasting,
+            answer: fields.json("answer", Bound::Bytes(self.limits.answer))?,
             environment: fields.environment(self.limits)?,
         })
+    }
+
+    /// Reads pictures: each says what kind it is, and together they keep to a size.
+    fn images(&self) -> Result<Vec<Image>, Problem> {
+        let bound = Bound::Bytes(self.limits.image_bytes);
+        let mut images = Vec::new();
+        let mut bytes = 0;
+        for item in self.fields.objects("images", self.limits.images)? {
+            let mime = item.text("mimeType", self.id())?;
+            if !IMAGE_TYPES.contains(&mime.as_str()) {
+                let allowed = "\"image/png\", \"image/jpeg\", \"image/gif\" or \"image/webp\"";
+                return Err(item.fault("mimeType", Fault::Word { allowed }));
+            }
+            let data = item.text("data", bound)?;
+            if !is_base64(&data) {
+                return Err(item.fault("data", Fault::NotBase64));
+            }
+            bytes += data.len();
+            images.push(Image { mime, data });
+        }
+        if bytes > self.limits.image_bytes {
+            return Err(self.fields.fault("images", Fault::Long { bound }));
+        }
+        Ok(images)
     }
 
     fn message_text(&self) -> Result<String, Problem> {
@@ -245,6 +284,16 @@ impl Reader<'_, '_> {
     const fn name(&self) -> Bound {
         Bound::Chars(self.limits.name)
     }
+}
+
+/// The pictures that models are shown.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Tells whether a text could be base64, with its padding.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    text.len().is_multiple_of(4) && text.len() - digits.len() <= 2 && digits.bytes().all(plain)
 }
 
 fn absolute(path: String) -> Result<String, Fault> {

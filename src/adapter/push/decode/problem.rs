@@ -129,6 +129,9 @@ pub enum Fault {
     /// It is half a character.
     #[error("must be well-formed Unicode")]
     NotUnicode,
+    /// It is no picture that could be shown.
+    #[error("must be base64 of a picture")]
+    NotBase64,
     /// A path leads nowhere certain.
     #[error("must be an absolute path")]
     Relative,

@@ -4,20 +4,22 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::message::{steered, user_message};
 use super::{Head, json};
 use crate::adapter::push::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
-    BudgetItem, ContextCompacted, CriterionItem, EventsLost, Failure, Headless, MessageUnqueued, RunComplete,
-    RunRecovered, SessionEnded, SessionRenamed, SessionStarted, Status, StoppingItem, StructuredError,
-    ToolCall, ToolResult, Usage, UserMessage, WantedItem, Warning,
+    CompactionEnded, CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued,
+    RetryEnded, RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded,
+    SessionRenamed, SessionStarted, SessionTouched, Status, StoppingItem, StructuredError, ToolCall,
+    ToolResult, Usage, WantedItem, Warning,
 };
-use crate::adapter::push::wire::word::{DecisionWord, DeliveryWord, IdleWord, SourceWord};
+use crate::adapter::push::wire::word::{DecisionWord, IdleWord, SourceWord};
 use crate::adapter::push::wire::{Raw, raw, some_text, text, whole_line};
 use crate::kernel::event::{
-    Budget, Compaction, Criterion, Decision, Denial, Ending, EventKind, Intention, Lasting, Message, Opening,
-    OutputStream, Purpose, Question, RunReport, Settlement, Steering, Taken, Verdict, Wanted,
+    Adjustment, Branch, Compaction, Decision, Denial, Ending, EventKind, Intention, Lasting, Opening,
+    OutputStream, Purpose, Question, Retry, RunReport, Settlement, Taken, Verdict, Wanted,
 };
-use crate::kernel::id::{Fingerprint, GateId, RunId};
+use crate::kernel::id::{GateId, RunId, SessionId};
 
 /// Adds the line of an event.
 #[rustfmt::skip] // An arm a line is a table; the other way it is twice as long as a screen.
@@ -31,6 +33,10 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         EventKind::SessionRenamed { name } =>
             head.put("session_renamed", out, &SessionRenamed { name: text(name) }),
         EventKind::SessionEnded { by } => head.put("session_ended", out, &SessionEnded { by: text(by) }),
+        EventKind::Touched { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. } | EventKind::CompactionBegan { .. } | EventKind::Compacted(_)
+        | EventKind::CompactionOver { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } =>
+            write_change(head, kind, out),
         EventKind::RunStarted(message) => head.put("user_message", out, &user_message(message, None)),
         EventKind::MessageQueued(queued) =>
             head.put("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
@@ -44,7 +50,6 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
         EventKind::SayingDone { message } =>
             head.put("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
         EventKind::TurnTaken(taken) => head.put("usage", out, &usage(taken)),
-        EventKind::Compacted(compaction) => head.put("context_compacted", out, &compacted(compaction)),
         EventKind::CallIntended(intention) => head.put("tool_call", out, &tool_call(intention)),
         EventKind::CallStarted { call, tool } => {
             let plain = status("orchestrator", "Executing tool...", Some(tool));
@@ -78,6 +83,82 @@ pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
     }
 }
 
+/// Adds the line of a change: of who answers, of what is told, or of what is waited for.
+fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+    match kind {
+        EventKind::Touched { what, by } => {
+            head.put("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
+        }
+        EventKind::Loaded { by } => head.put("session_loaded", out, &SessionEnded { by: text(by) }),
+        EventKind::Adjusted { adjustment, by } => {
+            head.put("session_adjusted", out, &adjusted(adjustment, by));
+        }
+        EventKind::Branched { branch: Branch { until, from }, by } => {
+            let (until_seq, from_seq) = (until.number(), from.number());
+            head.put("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
+        }
+        EventKind::CompactionBegan { reason, by } => {
+            let (reason, by) = ((*reason).into(), some_text(by.as_ref()));
+            head.put("compaction_started", out, &CompactionStarted { reason, by });
+        }
+        EventKind::Compacted(compaction) => head.put("context_compacted", out, &compacted(compaction)),
+        EventKind::CompactionOver { ending, message, again } => {
+            let (ending, message) = ((*ending).into(), some_text(message.as_ref()));
+            head.put("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
+        }
+        EventKind::RetryBegan(retry) => head.put("retry_started", out, &retry_started(retry)),
+        EventKind::RetryOver { succeeded, attempt, message } => {
+            let (succeeded, attempt, message) = (*succeeded, *attempt, some_text(message.as_ref()));
+            head.put("retry_ended", out, &RetryEnded { succeeded, attempt, message });
+        }
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::TurnTaken(_)
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::CallSettled(_)
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::GateSettled(_)
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::Stopping { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::RunEnded(_)
+        | EventKind::Lost { .. } => write(head, kind, out),
+    }
+}
+
+fn adjusted<'a>(adjustment: &'a Adjustment, by: &'a str) -> SessionAdjusted<'a> {
+    SessionAdjusted {
+        provider: some_text(adjustment.provider.as_ref()),
+        model: some_text(adjustment.model.as_ref()),
+        thinking: some_text(adjustment.thinking.as_ref()),
+        auto_compaction: adjustment.auto_compaction,
+        auto_retry: adjustment.auto_retry,
+        by: text(by),
+    }
+}
+
+fn retry_started(retry: &Retry) -> RetryStarted<'_> {
+    RetryStarted {
+        attempt: retry.attempt,
+        max_attempts: retry.most,
+        delay_ms: retry.pause_millis,
+        message: text(&retry.message),
+    }
+}
+
 /// Spells what a gate asks.
 pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
     ApprovalRequired {
@@ -93,6 +174,7 @@ pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
         remember: some_text(question.remember.as_ref()),
         sha256: some_text(question.digest.as_ref()),
         on_denial: Some(question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        form: question.form.as_ref().map(raw),
     }
 }
 
@@ -165,48 +247,8 @@ fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
         repo: opening.repo.as_ref().map(raw),
         metadata: opening.metadata.as_ref().map(raw),
         sandbox: opening.walls.as_ref().map(raw),
+        parent_session_id: opening.parent.as_ref().map(SessionId::as_str).map(text),
     }
-}
-
-fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) -> UserMessage<'a> {
-    UserMessage {
-        message_id: text(message.message.as_str()),
-        text: text(&message.text),
-        by: text(&message.by),
-        fingerprint: hex(message.fingerprint).into(),
-        acceptance_criteria: message.criteria.iter().map(criterion).collect(),
-        timeout_ms: message.time_limit,
-        budget: budget(&message.budget),
-        rules: message.rules.iter().map(|rule| text(rule)).collect(),
-        needs_environment: message.needs_environment,
-        delivery: None,
-        queued_run_id: queued.map(|run| text(run.as_str())),
-    }
-}
-
-fn steered(steering: &Steering) -> UserMessage<'_> {
-    UserMessage {
-        message_id: text(steering.message.as_str()),
-        text: text(&steering.text),
-        by: text(&steering.by),
-        fingerprint: hex(steering.fingerprint).into(),
-        acceptance_criteria: Vec::new(),
-        timeout_ms: None,
-        budget: None,
-        rules: Vec::new(),
-        needs_environment: false,
-        delivery: Some(DeliveryWord::Steer),
-        queued_run_id: None,
-    }
-}
-
-fn budget(budget: &Budget) -> Option<BudgetItem> {
-    let Budget { cost, turns, tokens } = *budget;
-    (*budget != Budget::default()).then_some(BudgetItem {
-        max_cost_micro_usd: cost,
-        max_turns: turns,
-        max_tokens: tokens,
-    })
 }
 
 fn usage(taken: &Taken) -> Usage<'_> {
@@ -235,19 +277,6 @@ fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
     }
 }
 
-fn hex(fingerprint: Fingerprint) -> String {
-    format!("{:032x}", fingerprint.0)
-}
-
-fn criterion(criterion: &Criterion) -> CriterionItem<'_> {
-    CriterionItem {
-        id: text(&criterion.id),
-        check: text(&criterion.check),
-        exit_code: criterion.exit_code,
-        description: some_text(criterion.description.as_ref()),
-    }
-}
-
 fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Status<'a> {
     Status {
         source: text(source),
@@ -259,18 +288,19 @@ fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Statu
 }
 
 fn tool_call(intention: &Intention) -> ToolCall<'_> {
-    let (source, check) = purpose(intention.purpose);
+    let (source, check, exclude_from_context) = purpose(intention.purpose);
     ToolCall {
         source,
         tool_name: text(&intention.tool),
         args: raw(&intention.args),
         call_id: text(intention.call.as_str()),
         check,
+        exclude_from_context,
     }
 }
 
 fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
-    let (source, check) = purpose(settlement.purpose);
+    let (source, check, exclude_from_context) = purpose(settlement.purpose);
     ToolResult {
         source,
         tool_name: text(&settlement.tool),
@@ -290,13 +320,16 @@ fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
         status: settlement.ending.into(),
         exit_code: settlement.exit_code,
         check,
+        exclude_from_context,
     }
 }
 
-const fn purpose(purpose: Purpose) -> (SourceWord, Option<u32>) {
+/// Spells what a tool is used for: for whom, which check it is, and whether the provider is not told of it.
+const fn purpose(purpose: Purpose) -> (SourceWord, Option<u32>, bool) {
     match purpose {
-        Purpose::Work => (SourceWord::Sandbox, None),
-        Purpose::Check(at) => (SourceWord::Acceptance, Some(at)),
+        Purpose::Work => (SourceWord::Sandbox, None, false),
+        Purpose::Check(at) => (SourceWord::Acceptance, Some(at), false),
+        Purpose::Aside { told } => (SourceWord::User, None, !told),
     }
 }
 
@@ -312,6 +345,7 @@ fn received(verdict: &Verdict) -> ApprovalReceived<'_> {
         choice: some_text(verdict.choice.as_ref()),
         comment: some_text(verdict.comment.as_ref()),
         scope: Some(verdict.lasting).filter(|lasting| *lasting != Lasting::Once).map(Into::into),
+        answer: verdict.answer.as_ref().map(raw),
     }
 }
 

@@ -3,7 +3,7 @@
 //! What is written here is valid under the schemas in `schemas/`, as long as the kernel's JSON texts are JSON.
 
 mod event;
-mod json;
+mod message;
 mod payload;
 mod row;
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tests;
 pub use payload::{
     Payload, accepted, approvals, attached, deleted, detached, draining, ended, grants, hello, journal_check,
     messages, metrics, pong, prompted, providers, queue, queued, renamed, revoked, session_item, sessions,
-    snapshot_payload, started, steered, unqueued,
+    snapshot_payload, speaking, started, steered, unqueued,
 };
 pub use row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
@@ -23,6 +23,7 @@ use super::error::ErrorBody;
 use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
 use super::wire::text;
+use crate::adapter::json;
 use crate::kernel::command::{Gap, Phase, Private, Snapshot};
 use crate::kernel::event::Event;
 use crate::kernel::id::{RunId, Seq, SessionId};
@@ -30,7 +31,8 @@ use crate::kernel::time::Now;
 
 /// Adds the line of an event.
 pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
-    let head = Head { session, run: event.run.as_ref(), seq: event.seq, at: event.at };
+    let (run, version) = (event.run.as_ref(), event.version);
+    let head = Head { session, run, seq: event.seq, at: event.at, version };
     event::write(&head, &event.kind, out);
 }
 
@@ -52,7 +54,7 @@ pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
         Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
         Private::Snapshot { seq, at, snapshot } => snapshot_line(session, *seq, *at, snapshot, out),
         Private::Deleted { seq, at, by } => {
-            let head = Head { session, run: None, seq: *seq, at: *at };
+            let head = Head { session, run: None, seq: *seq, at: *at, version: None };
             head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
         }
     }
@@ -72,13 +74,14 @@ fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &m
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
-    Head { session, run: None, seq, at }.line("warning", out, |out| json::value(out, &warning));
+    let head = Head { session, run: None, seq, at, version: None };
+    head.line("warning", out, |out| json::value(out, &warning));
 }
 
 /// Adds the line of the baseline after a gap.
 fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
-    let head = Head { session, run: None, seq, at };
+    let head = Head { session, run: None, seq, at, version: None };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 
@@ -131,6 +134,7 @@ struct Head<'a> {
     run: Option<&'a RunId>,
     seq: Seq,
     at: Now,
+    version: Option<u64>,
 }
 
 impl Head<'_> {
@@ -147,6 +151,10 @@ impl Head<'_> {
         json::number(out, self.seq.number());
         out.extend_from_slice(b",\"ts\":");
         json::number(out, self.at.0);
+        if let Some(version) = self.version {
+            out.extend_from_slice(b",\"sessionVersion\":");
+            json::number(out, version);
+        }
         out.extend_from_slice(b",\"type\":\"");
         out.extend_from_slice(type_name.as_bytes());
         out.extend_from_slice(b"\",\"payload\":");

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::event::{OPTIONS, approval, details};
-use super::json;
 use super::row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow,
     ProviderRow, Role, SessionRow,
 };
+use crate::adapter::json;
 use crate::adapter::push::wire::response as wire;
 use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};
@@ -136,6 +136,11 @@ pub fn deleted(deleted: bool, bytes: u64) -> Payload {
     Payload::of(&wire::Deleted { deleted, bytes })
 }
 
+/// Answers `speak`; the connection goes on in the other protocol.
+pub fn speaking() -> Payload {
+    Payload::yes("speaking")
+}
+
 /// Answers `drain`.
 pub fn draining() -> Payload {
     Payload::yes("draining")
@@ -150,9 +155,9 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
         last_assistant_text: &snapshot.last_text,
         pending_approval: snapshot.question.as_ref().map(approval),
         meta: wire::Meta {
-            provider: &opening.provider,
+            provider: snapshot.provider(),
             sandbox_provider: &opening.sandbox,
-            model: some_text(opening.model.as_ref()),
+            model: some_text(snapshot.model()),
             cwd: &opening.cwd,
             repo: opening.repo.as_ref().map(raw),
             name: some_text(snapshot.name.as_ref()),
@@ -172,6 +177,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
         }),
         opened_at: snapshot.opened_at.0,
         updated_at: snapshot.updated_at.0,
+        session_version: snapshot.version,
     })
 }
 
@@ -236,6 +242,7 @@ pub fn approvals(pending: &[PendingApproval]) -> Payload {
         remember: one.question.remember.as_deref(),
         sha256: one.question.digest.as_deref(),
         on_denial: Some(one.question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        form: one.question.form.as_ref().map(raw),
     });
     Payload::of(&wire::Approvals { approvals: approvals.collect() })
 }
@@ -275,6 +282,9 @@ pub fn metrics(metrics: &Metrics) -> Payload {
         version: &metrics.version,
         uptime_seconds: metrics.uptime_seconds,
         socket: &metrics.socket,
+        http: None,
+        pi: metrics.pi.as_deref(),
+        pvp: None,
         sessions: metrics.sessions,
         resident_sessions: metrics.resident_sessions,
         active_runs: metrics.active_runs,

@@ -79,8 +79,8 @@ impl SessionRow {
             updated_at: snapshot.updated_at,
             repo: opening.repo.clone(),
             cwd: opening.cwd.clone(),
-            provider: opening.provider.clone(),
-            model: opening.model.clone(),
+            provider: snapshot.provider().to_owned(),
+            model: snapshot.model().cloned(),
             name: snapshot.name.clone(),
             last_message: Some(snapshot.last_message.clone()).filter(|text| !text.is_empty()),
             run: snapshot.run.clone(),
@@ -217,6 +217,8 @@ pub struct Metrics {
     pub uptime_seconds: u64,
     /// Where it listens.
     pub socket: String,
+    /// Where Pi is spoken; none where it is not.
+    pub pi: Option<String>,
     /// How many sessions are stored.
     pub sessions: u64,
     /// How many sessions are in memory.

@@ -5,8 +5,8 @@ use crate::adapter::push::error::{Code, ErrorBody, refusal};
 use crate::adapter::push::record::decode_event;
 use crate::kernel::command::{Openness, Phase, Repetition, Replay};
 use crate::kernel::event::{
-    CheckResult, Denial, Ending, EventKind, Fault, Opening, Outcome, OutputStream, Purpose, Question,
-    RunReport, Settlement,
+    Adjustment, CheckResult, Denial, Ending, EventKind, Fault, Opening, Outcome, OutputStream, Purpose,
+    Question, RunReport, Settlement,
 };
 use crate::kernel::id::Json;
 use crate::kernel::refusal::Refusal;
@@ -30,6 +30,7 @@ fn an_event_outside_a_run_has_no_run_id() {
         seq: Seq::new(1),
         at: Now(2),
         run: None,
+        version: None,
         kind: EventKind::SessionOpened(Box::new(Opening {
             mode: "interactive".into(),
             provider: "playbook".into(),
@@ -191,8 +192,10 @@ fn a_snapshot_draws_the_session() {
         last_run: Some(("r0".into(), Outcome::Denied, 3)),
         queued: 1,
         open: Openness::Ended,
+        version: 7,
+        adjusted: Adjustment { model: Some("x".into()), ..Adjustment::default() },
     };
-    let expected = r#"{"state":"awaiting_approval","activeRunId":"r","lastAssistantText":"end","pendingApproval":null,"meta":{"provider":"p","sandboxProvider":"l","cwd":"/","name":"n","mode":"m"},"lastSeq":5,"queued":1,"ended":true,"lastRun":{"runId":"r0","outcome":"denied","exitCode":3},"openedAt":1,"updatedAt":2}"#;
+    let expected = r#"{"state":"awaiting_approval","activeRunId":"r","lastAssistantText":"end","pendingApproval":null,"meta":{"provider":"p","sandboxProvider":"l","model":"x","cwd":"/","name":"n","mode":"m"},"lastSeq":5,"queued":1,"ended":true,"lastRun":{"runId":"r0","outcome":"denied","exitCode":3},"openedAt":1,"updatedAt":2,"sessionVersion":7}"#;
     assert_eq!(snapshot_payload(&snapshot).as_str(), expected);
     let private = Private::Snapshot { seq: Seq::new(6), at: Now(3), snapshot: Box::new(snapshot) };
     let mut out = Vec::new();
@@ -275,11 +278,13 @@ fn question() -> Question {
         remember: None,
         digest: None,
         denial: Denial::Ends,
+        form: None,
     }
 }
 
 fn line(kind: EventKind) -> String {
-    let event = Event { seq: Seq::new(42), at: Now(1_760_000_000_000), run: Some("r".into()), kind };
+    let event =
+        Event { seq: Seq::new(42), at: Now(1_760_000_000_000), run: Some("r".into()), version: None, kind };
     let mut out = Vec::new();
     event_line(&"s".into(), &event, &mut out);
     String::from_utf8(out).unwrap()

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::word::{
-    CauseWord, DecisionWord, DeliveryWord, DenialWord, EndingWord, FoundWord, IdleWord, OutcomeWord,
-    ScopeWord, SourceWord, StreamWord,
+    CauseWord, CompactionEndingWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialWord,
+    EndingWord, FoundWord, IdleWord, OutcomeWord, ScopeWord, SourceWord, StreamWord,
 };
 use super::{Raw, Text};
 
@@ -18,6 +18,7 @@ pub(in crate::adapter::push) struct EventEnvelope<'a> {
     pub(in crate::adapter::push) run_id: Option<String>,
     pub(in crate::adapter::push) seq: u64,
     pub(in crate::adapter::push) ts: u64,
+    pub(in crate::adapter::push) session_version: Option<u64>,
     #[serde(borrow)]
     pub(in crate::adapter::push) r#type: Text<'a>,
     #[serde(borrow)]
@@ -54,6 +55,8 @@ payloads! {
         metadata: Option<Raw<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_session_id: Option<Text<'a>>,
     }
 
     /// `session_renamed`
@@ -61,9 +64,75 @@ payloads! {
         name: Text<'a>,
     }
 
-    /// `session_ended` and `session_deleted`
+    /// `session_ended`, `session_deleted` and `session_loaded`
     struct SessionEnded<'a> {
         by: Text<'a>,
+    }
+
+    /// `session_touched`
+    struct SessionTouched<'a> {
+        what: Text<'a>,
+        by: Text<'a>,
+    }
+
+    /// `session_adjusted`
+    struct SessionAdjusted<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        provider: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        auto_compaction: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        auto_retry: Option<bool>,
+        by: Text<'a>,
+    }
+
+    /// `session_branched`
+    struct SessionBranched<'a> {
+        until_seq: u64,
+        from_seq: u64,
+        by: Text<'a>,
+    }
+
+    /// `compaction_started`
+    struct CompactionStarted<'a> {
+        reason: CompactionReasonWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<Text<'a>>,
+    }
+
+    /// `compaction_ended`
+    struct CompactionEnded<'a> {
+        ending: CompactionEndingWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        again: bool,
+    }
+
+    /// `retry_started`
+    struct RetryStarted<'a> {
+        attempt: u32,
+        max_attempts: u32,
+        delay_ms: u64,
+        message: Text<'a>,
+    }
+
+    /// `retry_ended`
+    struct RetryEnded<'a> {
+        succeeded: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Text<'a>>,
+    }
+
+    /// A picture that goes with a message.
+    struct ImageItem<'a> {
+        mime_type: Text<'a>,
+        data: Text<'a>,
     }
 
     /// `user_message` and `message_queued`
@@ -72,6 +141,8 @@ payloads! {
         text: Text<'a>,
         by: Text<'a>,
         fingerprint: Text<'a>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageItem<'a>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         acceptance_criteria: Vec<CriterionItem<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +242,8 @@ payloads! {
         call_id: Text<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         check: Option<u32>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        exclude_from_context: bool,
     }
 
     /// `tool_output`
@@ -194,6 +267,8 @@ payloads! {
         exit_code: Option<i32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         check: Option<u32>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        exclude_from_context: bool,
     }
 
     /// What went wrong with a tool.
@@ -223,6 +298,8 @@ payloads! {
         sha256: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         on_denial: Option<DenialWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        form: Option<Raw<'a>>,
     }
 
     /// `approval_vote`
@@ -243,6 +320,8 @@ payloads! {
         comment: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         scope: Option<ScopeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<Raw<'a>>,
     }
 
     /// `warning`

@@ -56,6 +56,7 @@ request_types!(
         GetMetrics = "get_metrics",
         CheckJournal = "check_journal",
         Drain = "drain",
+        Speak = "speak",
     }
 );
 request_types!(

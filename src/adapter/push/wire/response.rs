@@ -164,6 +164,8 @@ payloads! {
         sha256: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         on_denial: Option<super::word::DenialWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        form: Option<Raw<'a>>,
     }
 
     /// `list_grants`
@@ -258,6 +260,9 @@ payloads! {
         version: &'a str,
         uptime_seconds: u64,
         socket: &'a str,
+        http: Option<&'a str>,
+        pi: Option<&'a str>,
+        pvp: Option<&'a str>,
         sessions: u64,
         resident_sessions: u64,
         active_runs: u64,
@@ -297,9 +302,11 @@ payloads! {
         last_run: Option<LastRun<'a>>,
         opened_at: u64,
         updated_at: u64,
+        #[serde(skip_serializing_if = "is_zero")]
+        session_version: u64,
     }
 
-    /// What does not change while a session goes on, but for its name.
+    /// Who works on a session, where, and for whom.
     struct Meta<'a> {
         provider: &'a str,
         sandbox_provider: &'a str,
@@ -319,4 +326,8 @@ payloads! {
         outcome: OutcomeWord,
         exit_code: u8,
     }
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::command::Phase;
-use crate::kernel::event::{Decision, Denial, Ending, Found, Lasting, LossCause, Outcome, OutputStream};
+use crate::kernel::event::{
+    CompactionEnding, CompactionReason, Decision, Denial, Ending, Found, Lasting, LossCause, Outcome,
+    OutputStream,
+};
 
 macro_rules! words {
     ($(#[$doc:meta])* $wire:ident is $kernel:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
@@ -52,7 +55,7 @@ words!(
 );
 words!(
     /// What a no with a comment means.
-    DenialWord is Denial { Ends = "end", Told = "continue" }
+    DenialWord is Denial { Ends = "end", Told = "continue", Dismissed = "dismiss" }
 );
 words!(
     /// How long a yes holds.
@@ -69,6 +72,18 @@ words!(
 words!(
     /// How a use of a tool ended.
     EndingWord is Ending { Done = "done", Failed = "failed", Skipped = "skipped", Cut = "cut" }
+);
+words!(
+    /// Why a summary is made.
+    CompactionReasonWord is CompactionReason {
+        Manual = "manual",
+        Threshold = "threshold",
+        Overflow = "overflow",
+    }
+);
+words!(
+    /// How the making of a summary ended that there is none of.
+    CompactionEndingWord is CompactionEnding { Failed = "failed", Aborted = "aborted" }
 );
 words!(
     /// What a returning daemon found a run doing.
@@ -100,4 +115,7 @@ pub(in crate::adapter::push) enum SourceWord {
     /// It checks the run.
     #[serde(rename = "acceptance")]
     Acceptance,
+    /// The user did, beside any run.
+    #[serde(rename = "user")]
+    User,
 }

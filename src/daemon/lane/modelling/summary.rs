@@ -2,32 +2,73 @@
 //!
 //! Only a whole one does: what was cut, refused or left empty would make the model forget.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::Table;
 use crate::agent::compaction;
 use crate::kernel::effect::Report;
-use crate::kernel::event::Compaction;
+use crate::kernel::event::{Compaction, CompactionReason};
 use crate::kernel::id::Seq;
 use crate::provider::Gone;
 use crate::provider::error::{Kind, ModelError};
 use crate::provider::model::{Piece, Request, Stop, TurnEnd};
 use crate::provider::registry::Ready;
 
+/// The summary that is wanted.
+pub(super) struct Wish {
+    /// The first event that is still told word by word.
+    pub(super) kept_from: Seq,
+    /// How many tokens the conversation has, about.
+    pub(super) tokens: u64,
+    /// What it should heed.
+    pub(super) instructions: Option<String>,
+}
+
 impl Table {
+    /// Has the model summarise what has become too long for a run, unless somebody stops it.
+    pub(super) async fn summarise_for_run(
+        &mut self,
+        ready: &Ready,
+        wish: &Wish,
+        reason: CompactionReason,
+    ) -> Result<Result<(), ModelError>, Gone> {
+        let halts = Arc::clone(&self.asking.halts);
+        // What was stopped before is not this one.
+        let _ = timeout(Duration::ZERO, halts.compaction.notified()).await;
+        self.reports.send(Report::Compacting(reason)).await?;
+        let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
+        let detail = Some(format!("{} tokens", wish.tokens));
+        self.reports.send(Report::Status { source, phase, detail }).await?;
+        let outcome = tokio::select! {
+            outcome = self.summarise(ready, wish) => outcome?,
+            // The session has said so already.
+            () = halts.compaction.notified() => return Ok(Err(stopped())),
+        };
+        if let Err(error) = &outcome {
+            let message = self.reports.redactor().text(&error.message).into_owned();
+            self.reports.send(Report::CompactionFailed { message, again: false }).await?;
+        }
+        Ok(outcome)
+    }
+
     /// Has the model summarise the older part of the conversation, and goes on from there.
     ///
     /// A summary that is not whole is asked for once more, and its length is then left to the server.
     pub(super) async fn summarise(
         &mut self,
         ready: &Ready,
-        kept_from: Seq,
-        tokens: u64,
+        wish: &Wish,
     ) -> Result<Result<(), ModelError>, Gone> {
-        let (source, phase) = ("orchestrator".to_owned(), "Compacting context...".to_owned());
-        self.reports.send(Report::Status { source, phase, detail: Some(format!("{tokens} tokens")) }).await?;
+        let Wish { kept_from, tokens, instructions } = wish;
+        let (kept_from, tokens) = (*kept_from, *tokens);
         self.told = tokens;
-        let mut request = compaction::request(&self.context, kept_from, ready.model());
+        let instructions = instructions.as_deref();
+        let mut request = compaction::request(&self.context, kept_from, ready.model(), instructions);
         // A conversation with calls is refused where their tools are not told.
-        (request.tools, request.thinking) = (self.tools(), ready.thinking());
+        (request.tools, request.thinking) = (self.tools(), self.thinking(ready));
         let mut outcome = self.ask_for_summary(ready, &request).await?;
         if matches!(&outcome, Err(error) if error.retryable) {
             request.max_tokens = None;
@@ -49,7 +90,7 @@ impl Table {
         ready: &Ready,
         request: &Request,
     ) -> Result<Result<String, ModelError>, Gone> {
-        let mut answering = ready.ask(request);
+        let mut answering = self.ask(ready, request);
         let mut summary = String::new();
         let failed = loop {
             match answering.next().await {
@@ -83,6 +124,10 @@ fn not_whole(stop: &Stop) -> ModelError {
     };
     let message = format!("the model gave no whole summary of the conversation: {why}");
     ModelError { retryable: true, ..ModelError::new(Kind::Garbage, message) }
+}
+
+fn stopped() -> ModelError {
+    ModelError::new(Kind::Refused, "the summary of the conversation was stopped")
 }
 
 fn said(piece: Piece) -> Option<String> {

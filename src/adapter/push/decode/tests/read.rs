@@ -101,6 +101,7 @@ fn messages_carry_their_criteria() {
     let expected = Prompt {
         message: Some(MessageId::from("m")),
         text: "aä\n".into(),
+        images: Vec::new(),
         criteria: vec![
             Criterion {
                 id: "build".into(),
@@ -124,8 +125,16 @@ fn the_other_requests_of_a_session_are_read() {
     let message = Some(MessageId::from("m"));
     for (kind, fields, expected) in [
         ("detach_session", "", SessionAsk::Detach),
-        ("steer", r#","text":"left""#, SessionAsk::Steer { message: None, text: "left".into() }),
-        ("steer", r#","text":"l","clientMessageId":"m""#, SessionAsk::Steer { message, text: "l".into() }),
+        (
+            "steer",
+            r#","text":"left""#,
+            SessionAsk::Steer { message: None, text: "left".into(), images: Vec::new() },
+        ),
+        (
+            "steer",
+            r#","text":"l","clientMessageId":"m""#,
+            SessionAsk::Steer { message, text: "l".into(), images: Vec::new() },
+        ),
         ("list_queue", "", SessionAsk::ListQueue),
         ("remove_queued", r#","messageId":"m""#, SessionAsk::Unqueue { message: "m".into() }),
         ("cancel_run", "", SessionAsk::Cancel { run: None, reason: "user_cancelled".into() }),
@@ -155,6 +164,7 @@ fn the_other_requests_of_a_session_are_read() {
         choice: Some("stop".into()),
         comment: Some("c".into()),
         lasting: Lasting::Once,
+        answer: None,
         environment: None,
     };
     assert_eq!(of_session("submit_approval", fields), SessionAsk::Decide(Box::new(expected)));
@@ -175,6 +185,20 @@ fn requests_of_the_daemon_are_read() {
         ("list_grants", "{}", Ask::ListGrants),
         ("revoke_grant", r#"{"grantId":"g"}"#, Ask::RevokeGrant { id: "g".into() }),
         ("get_metrics", "{}", Ask::Metrics { sandbox: false }),
+        (
+            "speak",
+            r#"{"protocol":"pi"}"#,
+            Ask::Speak(Box::new(Speak { protocol: Protocol::Pi, cwd: None, environment: None })),
+        ),
+        (
+            "speak",
+            r#"{"protocol":"pi","cwd":"/w","environment":{"A":"1"}}"#,
+            Ask::Speak(Box::new(Speak {
+                protocol: Protocol::Pi,
+                cwd: Some("/w".into()),
+                environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
+            })),
+        ),
         ("drain", "{}", Ask::Drain { grace_ms: None }),
         ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
     ] {

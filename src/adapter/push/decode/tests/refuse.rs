@@ -231,6 +231,9 @@ fn every_length_has_its_limit() {
         name: 3,
         id: 20,
         comment: 2,
+        answer: 6,
+        images: 1,
+        image_bytes: 8,
         path: 5,
         object: 8,
         criteria: 1,
@@ -254,6 +257,17 @@ fn every_length_has_its_limit() {
     assert!(environment(r#"{"A":"1","B":"23"}"#));
     assert!(!environment(r#"{"A":"1","B":"23456"}"#));
     assert!(!environment(r#"{"A":"","B":"","C":""}"#));
+    let pictures = |list: &str| fits("queue_message", &message("images", list));
+    assert!(pictures(r#"[{"mimeType":"image/png","data":"12345678"}]"#));
+    assert!(!pictures(r#"[{"mimeType":"image/png","data":"123456789012"}]"#));
+    assert!(!pictures(r#"[{"mimeType":"image/png","data":"1234"},{"mimeType":"image/png","data":"1234"}]"#));
+    let answer = |json: &str| {
+        let vote = format!(r#"{{"sessionId":"s","approvalId":"a","decision":"approve","answer":{json}}}"#);
+        let limits = DecodeLimits { name: 9, ..limits };
+        decode(request("", "submit_approval", &vote).as_bytes(), &limits).is_ok()
+    };
+    assert!(answer(r#""1234""#) && answer("[1,2]"));
+    assert!(!answer(r#""12345""#));
     let criteria = |list: &str| message("acceptanceCriteria", list);
     assert!(fits("queue_message", &criteria(r#"[{"check":"abc"}]"#)));
     assert!(!fits("queue_message", &criteria(r#"[{"check":"abcd"}]"#)));

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Writes a text between quotes.
-pub(super) fn string(out: &mut Vec<u8>, text: &str) {
+pub(in crate::adapter) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut clean = 0;
@@ -26,7 +26,7 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Writes a whole number.
-pub(super) fn number(out: &mut Vec<u8>, mut number: u64) {
+pub(in crate::adapter) fn number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut from = digits.len();
     loop {
@@ -42,7 +42,7 @@ pub(super) fn number(out: &mut Vec<u8>, mut number: u64) {
 
 /// Writes a value of the wire.
 #[expect(clippy::expect_used, reason = "a type of the wire has no map and no writer that could fail")]
-pub(super) fn value<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+pub(in crate::adapter) fn value<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("a wire type is always JSON");
 }
 

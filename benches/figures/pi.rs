@@ -1,0 +1,166 @@
+//! Reads over the Pi protocol, beside an echo over the same WebSocket code in this process.
+//!
+//! A read is answered by four messages: that it was accepted, that it began, that it ended, and its answer. The echo
+//! sends one message back for one, and is what the ratio is to; another sends four of the same sizes.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pushd::transport::frames::{self, Frame};
+use pushd::transport::web::SocketLimits;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::daemon::Home;
+use super::table::{Table, median};
+use super::wire::{self, Ear, Mouth, frame};
+
+const ROUNDS: usize = 7;
+/// How many are asked one after the other, and how many with others under way.
+const SINGLE: usize = 3_000;
+const MANY: usize = 20_000;
+/// How many are under way then.
+const AT_ONCE: usize = 64;
+
+/// Reads a second on one connection.
+pub(crate) fn measure(table: &mut Table) {
+    let mut home = Home::new();
+    home.pi = true;
+    home.start();
+    let at = home.connect().get("get_metrics", json!({}))["pi"].clone();
+    let at: SocketAddr = at.as_str().expect("an address").parse().expect("an address");
+    let mut asker = Asker::new(at);
+    let cwd = home.place.path();
+    asker.ask(&json!({"type": "create_session", "sessionId": "measured", "cwd": cwd}).to_string());
+    for kind in ["get_state", "health_check"] {
+        let mut echoes = [Asker::new(echo(Vec::new())), Asker::new(echo(asker.messages(kind)))];
+        for (way, count, at_once) in [("one at a time", SINGLE, 1), ("64 at once", MANY, AT_ONCE)] {
+            let (mut reads, mut plain, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+            let mut processor = 0.0;
+            for _ in 0..ROUNDS {
+                let before = home.processor();
+                reads.push(asker.rate(kind, count, at_once));
+                processor += home.processor() - before;
+                plain.push(echoes[0].rate(kind, count, at_once));
+                whole.push(echoes[1].rate(kind, count, at_once));
+            }
+            let (reads, plain, whole) = (median(reads), median(plain), median(whole));
+            table.beside(format!("{kind}, {way}"), "reads/s", reads, ("an echo of the request", plain));
+            table.beside(format!("{kind}, {way}"), "reads/s", reads, ("an echo of as many messages", whole));
+            let each = processor / (ROUNDS * count) as f64 * 1e6;
+            table.alone(format!("{kind}, {way}: processor time of the daemon a read"), "µs", each);
+        }
+    }
+}
+
+/// A client that counts answers.
+struct Asker {
+    mouth: Mouth,
+    ear: Ear,
+    line: Vec<u8>,
+    asked: usize,
+}
+
+impl Asker {
+    fn new(at: SocketAddr) -> Self {
+        let (mouth, ear) = wire::open(at).expect("a connection");
+        Self { mouth, ear, line: Vec::new(), asked: 0 }
+    }
+
+    fn ask(&mut self, text: &str) {
+        self.mouth.say(text).expect("the daemon reads");
+        self.answered(1);
+    }
+
+    /// Waits for so many answers.
+    fn answered(&mut self, mut count: usize) {
+        while count > 0 {
+            assert!(self.ear.hear(&mut self.line).expect("an answer"), "the connection ended");
+            // Everything else begins with its type; an answer has its id before that.
+            let is_answer =
+                self.line.starts_with(b"{\"id\":") || self.line.starts_with(b"{\"type\":\"response\"");
+            count -= usize::from(is_answer);
+        }
+    }
+
+    fn request(&mut self, kind: &str) -> String {
+        self.asked += 1;
+        let id = format!("r{:08}", self.asked);
+        format!("{{\"id\":\"{id}\",\"type\":\"{kind}\",\"sessionId\":\"measured\"}}")
+    }
+
+    /// What one read is answered with.
+    fn messages(&mut self, kind: &str) -> Vec<Bytes> {
+        let request = self.request(kind);
+        self.mouth.say(&request).expect("the daemon reads");
+        let mut messages = Vec::new();
+        loop {
+            assert!(self.ear.hear(&mut self.line).expect("an answer"), "the connection ended");
+            let message: Value = serde_json::from_slice(&self.line).expect("JSON");
+            let kind = message["type"].as_str().expect("a type");
+            if kind.starts_with("command_") || kind == "response" {
+                messages.push(Bytes::copy_from_slice(&self.line));
+            }
+            if kind == "response" {
+                return messages;
+            }
+        }
+    }
+
+    /// Asks so often, with so many under way, and returns how many were answered a second.
+    fn rate(&mut self, kind: &str, count: usize, at_once: usize) -> f64 {
+        let begun = Instant::now();
+        // Half of what may be under way is asked for at a time: the other half keeps the daemon busy meanwhile.
+        let step = at_once.div_ceil(2);
+        let mut waiting = 0;
+        let mut left = count;
+        while left > 0 {
+            let now = step.min(left);
+            let frames: Vec<u8> = (0..now).flat_map(|_| frame(&self.request(kind))).collect();
+            self.mouth.send(&frames).expect("the daemon reads");
+            (left, waiting) = (left - now, waiting + now);
+            let most = at_once - step;
+            self.answered(waiting.saturating_sub(most));
+            waiting = waiting.min(most);
+        }
+        self.answered(waiting);
+        count as f64 / begun.elapsed().as_secs_f64()
+    }
+}
+
+/// Serves an echo and returns where; it answers with `messages` if there are any, else with what it was sent.
+fn echo(messages: Vec<Bytes>) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            tell.send(listener.local_addr().expect("an address")).expect("somebody measures");
+            let (stream, _) = listener.accept().await.expect("a connection");
+            // As the daemon has it: a task of its own for the connection.
+            tokio::spawn(serve(stream, messages)).await.expect("an echo");
+        });
+    });
+    told.recv().expect("an address")
+}
+
+async fn serve(mut stream: TcpStream, messages: Vec<Bytes>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a request"));
+    }
+    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await.expect("a client");
+    let limits = SocketLimits { message: 10 * 1024 * 1024, stalled: Duration::from_secs(60) };
+    let (mut from, mut to) = frames::web(stream, Bytes::new(), limits);
+    let greeting = Bytes::from_static(b"{\"type\":\"server_ready\"}");
+    to.send(&[greeting]).await.expect("a client");
+    while let Ok(Some(Frame::Text(text))) = from.next().await {
+        let echoed = if messages.is_empty() { std::slice::from_ref(&text) } else { messages.as_slice() };
+        if to.send(echoed).await.is_err() {
+            return;
+        }
+    }
+}

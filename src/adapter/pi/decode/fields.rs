@@ -1,0 +1,180 @@
+//! The fields of a command, read one by one, so that a bad one is named in the answer.
+
+use serde_json::{Map, Value};
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+impl Problem {
+    pub(super) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+/// The fields of one object.
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    /// What the names of its fields are preceded by in an answer.
+    at: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) const fn new(map: &'a Map<String, Value>) -> Self {
+        Self { map, at: "" }
+    }
+
+    /// Reads the object in a field that must be there.
+    pub(super) fn inner(&self, name: &'static str, at: &'static str) -> Result<Self, Problem> {
+        match self.value(name) {
+            Some(Value::Object(map)) => Ok(Self { map, at }),
+            Some(_) | None => Err(self.problem(name, "must be an object")),
+        }
+    }
+
+    /// Returns a field, if something is said in it.
+    pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Returns a text, if there is one.
+    pub(super) fn text_of(&self, name: &str) -> Option<&'a str> {
+        self.value(name).and_then(Value::as_str)
+    }
+
+    /// Reads a text of any length.
+    pub(super) fn any_text(&self, name: &str) -> Result<Option<&'a str>, Problem> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.problem(name, "must be a string")),
+        }
+    }
+
+    /// Reads a text of at most so many characters.
+    pub(super) fn text(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
+        let Some(text) = self.any_text(name)? else { return Ok(None) };
+        self.bounded(name, text, most)?;
+        Ok(Some(text.to_owned()))
+    }
+
+    /// Reads a text that must say something if it is there.
+    pub(super) fn key(&self, name: &str, most: usize) -> Result<Option<String>, Problem> {
+        let text = self.text(name, most)?;
+        if text.as_deref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(self.problem(name, "must not be empty"));
+        }
+        Ok(text)
+    }
+
+    /// Reads a text that must be there and say something.
+    pub(super) fn needed(&self, name: &str, most: usize) -> Result<String, Problem> {
+        self.key(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
+    }
+
+    /// Reads a text that must be there and may be empty.
+    pub(super) fn any_needed(&self, name: &str, most: usize) -> Result<String, Problem> {
+        self.text(name, most)?.ok_or_else(|| self.problem(name, "must be a string and is missing"))
+    }
+
+    /// Reads a list of texts that say something.
+    pub(super) fn keys(&self, name: &str, most: usize, chars: usize) -> Result<Vec<String>, Problem> {
+        let items = match self.value(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(self.problem(name, "must be a list of command ids")),
+        };
+        if items.len() > most {
+            return Err(self.problem(name, format!("must be at most {most} command ids")));
+        }
+        let key = |(at, item): (usize, &Value)| {
+            let place = format!("{name}[{at}]");
+            let text = item.as_str().filter(|text| !text.trim().is_empty());
+            let text = text.ok_or_else(|| self.problem(&place, "must be a command id"))?;
+            self.bounded(&place, text, chars)?;
+            Ok(text.to_owned())
+        };
+        items.iter().enumerate().map(key).collect()
+    }
+
+    /// Reads a whole number that is not negative.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let number = value.as_u64();
+        number.map(Some).ok_or_else(|| self.problem(name, "must be a whole number that is not negative"))
+    }
+
+    /// Reads yes or no.
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.problem(name, "must be true or false")),
+        }
+    }
+
+    /// Reads yes or no that must be there.
+    pub(super) fn needed_flag(&self, name: &str) -> Result<bool, Problem> {
+        self.flag(name)?.ok_or_else(|| self.problem(name, "must be true or false"))
+    }
+
+    /// Reads one of some words.
+    pub(super) fn word<T>(
+        &self,
+        name: &str,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let found = value.as_str().and_then(parse);
+        found.map(Some).ok_or_else(|| self.problem(name, format!("must be one of {allowed}")))
+    }
+
+    /// Reads a path: bounded, of one line of history, and without a way out of what it names.
+    pub(super) fn path(&self, name: &str, most: usize, ground: Ground) -> Result<Option<String>, Problem> {
+        let Some(path) = self.key(name, most)? else { return Ok(None) };
+        let steps_back = path.split(['/', '\\']).any(|part| part == "..");
+        if steps_back || path.contains('\0') {
+            return Err(self.problem(name, format!("{name} contains potentially dangerous path components")));
+        }
+        if ground == Ground::Absolute && !is_absolute(&path) {
+            return Err(self.problem(name, format!("{name} must be an absolute path")));
+        }
+        Ok(Some(path))
+    }
+
+    pub(super) fn bounded(&self, name: &str, text: &str, most: usize) -> Result<(), Problem> {
+        // Few characters in few bytes need no counting.
+        if text.len() > most && text.chars().count() > most {
+            return Err(self.problem(name, format!("must be at most {most} characters")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn problem(&self, name: &str, message: impl Into<String>) -> Problem {
+        Problem::new(format!("{}{name}", self.at), message)
+    }
+}
+
+/// Where a path may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// At the root.
+    Absolute,
+    /// Anywhere.
+    Free,
+}
+
+/// Tells whether a path begins at a root, as any of the systems writes it.
+fn is_absolute(path: &str) -> bool {
+    let drive = |path: &str| {
+        let mut chars = path.chars();
+        chars.next().is_some_and(|letter| letter.is_ascii_alphabetic())
+            && chars.next() == Some(':')
+            && matches!(chars.next(), Some('/' | '\\'))
+    };
+    path.starts_with('/') || path.starts_with("\\\\") || drive(path)
+}

@@ -1,0 +1,58 @@
+//! The images of a message, in either of the two forms that clients send.
+
+use serde_json::{Map, Value};
+
+use super::DecodeLimits;
+use super::fields::{Fields, Problem};
+use crate::kernel::event::Image;
+
+/// Reads the images of a message.
+pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Image>, Problem> {
+    let items = match fields.value("images") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(fields.problem("images", "must be a list of images")),
+    };
+    if items.len() > limits.images {
+        return Err(fields.problem("images", format!("must be at most {} images", limits.images)));
+    }
+    let mut left = limits.image_bytes;
+    let mut images = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let image = item.as_object().and_then(one);
+        let image = image.ok_or_else(|| {
+            let place = format!("images[{at}]");
+            Problem::new(place, "must be an image with a type and data in base64")
+        })?;
+        left = left.checked_sub(image.data.len()).ok_or_else(|| {
+            fields.problem("images", format!("must be at most {} bytes together", limits.image_bytes))
+        })?;
+        images.push(image);
+    }
+    Ok(images)
+}
+
+/// Reads one image; `source` holds what it is in the older form.
+fn one(item: &Map<String, Value>) -> Option<Image> {
+    let source = item.get("source").and_then(Value::as_object).unwrap_or(item);
+    let names = ["mimeType", "mediaType", "media_type"];
+    let mime = names.into_iter().find_map(|name| source.get(name)?.as_str())?;
+    let data = source.get("data")?.as_str()?;
+    let data = data.split_once(";base64,").map_or(data, |(_, data)| data);
+    (is_image(mime) && is_base64(data)).then(|| Image { mime: mime.to_owned(), data: data.to_owned() })
+}
+
+fn is_image(mime: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-".contains(&byte);
+    mime.len() <= 64
+        && mime.strip_prefix("image/").is_some_and(|kind| !kind.is_empty() && kind.bytes().all(plain))
+}
+
+fn is_base64(data: &str) -> bool {
+    let body = data.trim_end_matches('=');
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !body.is_empty()
+        && data.len().is_multiple_of(4)
+        && data.len() - body.len() <= 2
+        && body.bytes().all(plain)
+}

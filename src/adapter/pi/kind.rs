@@ -1,0 +1,187 @@
+//! The commands of the protocol by their names, and what holds for each of them whatever it says.
+
+use super::nature::{Keeping, Nature, Order, Versioning};
+
+macro_rules! kinds {
+    ($($kind:ident = $name:literal,)+) => {
+        /// A command's type.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $(#[doc = concat!("`", $name, "`")] $kind,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),+];
+
+            /// Returns the name as it is sent.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            /// Finds a command by its name.
+            pub fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$kind),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    ListSessions = "list_sessions",
+    CreateSession = "create_session",
+    DeleteSession = "delete_session",
+    SwitchSession = "switch_session",
+    GetMetrics = "get_metrics",
+    HealthCheck = "health_check",
+    ListStoredSessions = "list_stored_sessions",
+    LoadSession = "load_session",
+    GetAvailableModels = "get_available_models",
+    GetCommands = "get_commands",
+    GetSkills = "get_skills",
+    GetTools = "get_tools",
+    ListSessionFiles = "list_session_files",
+    Prompt = "prompt",
+    Steer = "steer",
+    FollowUp = "follow_up",
+    Abort = "abort",
+    GetState = "get_state",
+    GetMessages = "get_messages",
+    SetModel = "set_model",
+    CycleModel = "cycle_model",
+    SetThinkingLevel = "set_thinking_level",
+    CycleThinkingLevel = "cycle_thinking_level",
+    SetSessionName = "set_session_name",
+    Compact = "compact",
+    AbortCompaction = "abort_compaction",
+    SetAutoCompaction = "set_auto_compaction",
+    SetAutoRetry = "set_auto_retry",
+    AbortRetry = "abort_retry",
+    Bash = "bash",
+    AbortBash = "abort_bash",
+    GetSessionStats = "get_session_stats",
+    ExportHtml = "export_html",
+    NewSession = "new_session",
+    SwitchSessionFile = "switch_session_file",
+    Fork = "fork",
+    GetForkMessages = "get_fork_messages",
+    GetLastAssistantText = "get_last_assistant_text",
+    GetContextUsage = "get_context_usage",
+    ExtensionUiResponse = "extension_ui_response",
+}
+
+/// Whether a command names a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// It may name one, and waits in its lane then.
+    Free,
+    /// It must.
+    Session,
+}
+
+impl Kind {
+    /// Says whether the command names a session.
+    pub const fn naming(self) -> Naming {
+        match self {
+            Self::ListSessions
+            | Self::GetMetrics
+            | Self::HealthCheck
+            | Self::ListStoredSessions
+            | Self::CreateSession
+            | Self::LoadSession => Naming::Free,
+            Self::DeleteSession
+            | Self::SwitchSession
+            | Self::GetAvailableModels
+            | Self::GetCommands
+            | Self::GetSkills
+            | Self::GetTools
+            | Self::ListSessionFiles
+            | Self::Prompt
+            | Self::Steer
+            | Self::FollowUp
+            | Self::Abort
+            | Self::GetState
+            | Self::GetMessages
+            | Self::SetModel
+            | Self::CycleModel
+            | Self::SetThinkingLevel
+            | Self::CycleThinkingLevel
+            | Self::SetSessionName
+            | Self::Compact
+            | Self::AbortCompaction
+            | Self::SetAutoCompaction
+            | Self::SetAutoRetry
+            | Self::AbortRetry
+            | Self::Bash
+            | Self::AbortBash
+            | Self::GetSessionStats
+            | Self::ExportHtml
+            | Self::NewSession
+            | Self::SwitchSessionFile
+            | Self::Fork
+            | Self::GetForkMessages
+            | Self::GetLastAssistantText
+            | Self::GetContextUsage
+            | Self::ExtensionUiResponse => Naming::Session,
+        }
+    }
+
+    /// Says how the command is treated.
+    pub const fn nature(self) -> Nature {
+        match self {
+            Self::ListSessions
+            | Self::SwitchSession
+            | Self::GetMetrics
+            | Self::HealthCheck
+            | Self::ListStoredSessions
+            | Self::GetAvailableModels
+            | Self::GetCommands
+            | Self::GetSkills
+            | Self::GetTools
+            | Self::ListSessionFiles
+            | Self::GetState
+            | Self::GetMessages
+            | Self::GetSessionStats
+            | Self::GetForkMessages
+            | Self::GetLastAssistantText
+            | Self::GetContextUsage => Nature {
+                order: Order::Overtakes,
+                time_limit: Some(SHORT),
+                keeping: Keeping::Light,
+                versioning: Versioning::Keeps,
+            },
+            Self::CreateSession | Self::LoadSession => Nature::work(None, Versioning::Begins),
+            Self::DeleteSession => Nature::work(None, Versioning::Ends),
+            Self::SetSessionName | Self::ExportHtml => Nature::work(None, Versioning::Bumps),
+            Self::Abort
+            | Self::AbortCompaction
+            | Self::AbortRetry
+            | Self::AbortBash
+            | Self::ExtensionUiResponse => Nature::control(SHORT),
+            Self::Steer => Nature::control(LONG),
+            Self::Prompt
+            | Self::FollowUp
+            | Self::Compact
+            | Self::Bash
+            | Self::NewSession
+            | Self::SwitchSessionFile
+            | Self::Fork => Nature::work(Some(LONG), Versioning::Bumps),
+            Self::SetModel
+            | Self::CycleModel
+            | Self::SetThinkingLevel
+            | Self::CycleThinkingLevel
+            | Self::SetAutoCompaction
+            | Self::SetAutoRetry => Nature::work(Some(SHORT), Versioning::Bumps),
+        }
+    }
+}
+
+/// For what looks, sets a switch, or stops something: 30 seconds.
+const SHORT: u64 = 30_000;
+/// For what may take work: 5 minutes.
+const LONG: u64 = 300_000;

@@ -1,0 +1,359 @@
+//! Runs and turns: what users say, what the model makes of it, and how it ends.
+
+use std::sync::Arc;
+
+use super::entry::{Entry, Role};
+use super::open::{Block, Open, Stop, arguments};
+use super::out::{Held, Out};
+use super::ui;
+use super::write::{Object, object, text_content};
+use super::{Story, Turn, Waiting};
+use crate::kernel::event::{Event, Image, Message, Outcome, RunReport, Steering, Taken, Used};
+use crate::kernel::id::{Json, Seq};
+use crate::kernel::time::Now;
+
+impl Story {
+    /// Begins a run.
+    pub(super) fn begin_run(&mut self, event: &Event, message: &Message, out: &mut Out) {
+        if self.run.is_some() {
+            self.finish_run(event, Stop::Failed("how the run ended is lost"), out);
+        }
+        self.close(out);
+        let waiting = self.queue.len();
+        self.queue.retain(|queued| Some(&queued.run) != event.run.as_ref());
+        if self.queue.len() < waiting {
+            self.show_queue(event.seq, out);
+        }
+        self.run = Some(self.conversation.len());
+        self.turn = Turn::default();
+        out.tell_plain("agent_start");
+        self.begin_turn(out);
+        self.hear(event, &message.text, &message.images, out);
+    }
+
+    /// Takes what was said into the run: what the model wanted before and was not begun does not count.
+    pub(super) fn steer(&mut self, event: &Event, steering: &Steering, out: &mut Out) {
+        // A turn that was taken has nothing more used for it.
+        if self.open.as_ref().is_some_and(Open::is_taken) {
+            self.close(out);
+        }
+        self.skip_waiting(event, "a message of the user came first", out);
+        self.hear(event, &steering.text, &steering.images, out);
+    }
+
+    /// Takes the end of the model's words.
+    pub(super) fn end_text(&mut self, out: &mut Out) {
+        if let Some(open) = &mut self.open {
+            open.end_block(out);
+            open.whole = true;
+        }
+    }
+
+    /// Ends the message that the model is making, if it is making one.
+    pub(super) fn close(&mut self, out: &mut Out) {
+        self.close_as(Stop::Said, out);
+    }
+
+    /// Forgets what the model is making: it does not count.
+    pub(super) fn unsay(&mut self, why: &str, out: &mut Out) {
+        let Some(mut open) = self.open.take() else { return };
+        if open.shown {
+            let message = open.end(Stop::Failed(why), out);
+            self.turn.message = Some(message);
+            self.end_turn(out);
+        }
+        self.deliver_deferred(out);
+    }
+
+    /// Ends the turn, if nothing of it is to come.
+    pub(super) fn end_turn(&mut self, out: &mut Out) {
+        let under_way = self.calls.values().any(|used| used.is_of_turn());
+        if !self.turn.open || self.open.is_some() || under_way || !self.waiting.is_empty() {
+            return;
+        }
+        let Some(message) = self.turn.message.take() else { return };
+        let results = std::mem::take(&mut self.turn.results);
+        out.tell("turn_end", |event| {
+            event
+                .raw("message", message.as_bytes())
+                .list("toolResults", results.iter().map(|result| &**result))
+                .end();
+        });
+        self.turn = Turn::default();
+    }
+
+    /// Begins a message of the model, if it is making none.
+    pub(super) fn begin_message(&mut self, event: &Event, out: &mut Out) -> &mut Open {
+        self.begin_turn(out);
+        let (provider, model) = (&self.provider, &self.model);
+        let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
+        open.till = event.seq;
+        open
+    }
+
+    /// Adds a message that is whole.
+    pub(super) fn add(&mut self, entry: Entry, out: &mut Out) {
+        if self.open.as_ref().is_some_and(|open| open.shown) {
+            return self.deferred.push(entry);
+        }
+        if entry.role == Role::User && self.run.is_some() {
+            self.begin_turn(out);
+        }
+        out.tell_message(&entry.json);
+        self.conversation.push(entry);
+    }
+
+    /// Adds a piece of what the model says or thinks.
+    pub(super) fn piece(&mut self, event: &Event, block: Block, text: &str, out: &mut Out) {
+        let over = |open: &Open| open.whole || open.is_taken() || open.calls > 0;
+        if self.open.as_ref().is_some_and(over) {
+            self.close(out);
+        }
+        let going_on = self.open.as_ref().is_some_and(|open| open.is_writing(block));
+        if !going_on {
+            self.release(out);
+            self.begin_message(event, out).begin(block, out);
+        }
+        if let Some(open) = &mut self.open {
+            open.add(text);
+            open.till = event.seq;
+        }
+        if out.listens() {
+            match &mut out.held {
+                Some(Held::Said(piece)) => piece.push_str(text),
+                Some(Held::Printed(_)) | None => out.held = Some(Held::Said(text.to_owned())),
+            }
+        }
+    }
+
+    /// Takes the end of a turn: what it used, and what is to be used for it.
+    pub(super) fn take(&mut self, event: &Event, taken: &Taken, out: &mut Out) {
+        self.count(&taken.used);
+        let over = |open: &Open| open.is_taken() || open.calls > 0;
+        if self.open.as_ref().is_some_and(over) {
+            self.close(out);
+        }
+        self.waiting.clear();
+        let (provider, model) = (&self.provider, &self.model);
+        // A turn of which nothing came is not told; a tool that it wants used may follow.
+        let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
+        open.take(&taken.model, taken.used);
+        open.till = event.seq;
+        if self.model.is_empty() {
+            self.model.clone_from(&taken.model);
+        }
+        if taken.pending.is_empty() {
+            // Whoever was interrupted has nothing more used: the message is whole.
+            if self.deferred.iter().any(|entry| entry.role == Role::User) {
+                self.close(out);
+            }
+            return;
+        }
+        self.begin_turn(out);
+        let since = self.open.as_ref().map_or(event.seq, |open| open.since);
+        for (at, wanted) in taken.pending.iter().enumerate() {
+            let id = format!("call_{:x}_{at}", since.number());
+            if let Some(open) = &mut self.open {
+                open.call(&id, &wanted.tool, wanted.args.as_str(), out);
+            }
+            self.waiting.push_back(Waiting { id, tool: wanted.tool.clone(), args: wanted.args.clone() });
+        }
+        self.close(out);
+    }
+
+    /// Takes the end of a run.
+    pub(super) fn end_run(&mut self, event: &Event, report: &RunReport, out: &mut Out) {
+        let stop = match report.outcome {
+            Outcome::Success => Stop::Said,
+            Outcome::Cancelled | Outcome::Denied => Stop::Aborted(&report.summary),
+            Outcome::Failed => Stop::Failed(&report.summary),
+        };
+        self.finish_run(event, stop, out);
+    }
+
+    fn finish_run(&mut self, event: &Event, stop: Stop<'_>, out: &mut Out) {
+        let half_said = self.open.as_ref().is_some_and(|open| !open.is_taken() && !open.whole);
+        self.close_as(if half_said { stop } else { Stop::Said }, out);
+        self.skip_waiting(event, "the run ended before", out);
+        // Events that were lost may have settled them.
+        self.calls.retain(|_, used| !used.is_of_turn());
+        self.questions.clear();
+        self.end_turn(out);
+        let unsaid = stop != Stop::Said && !half_said;
+        if self.run.is_some() && (unsaid || self.turn.open) {
+            self.begin_message(event, out);
+            self.end_message(stop, out);
+        }
+        self.turn = Turn::default();
+        if std::mem::take(&mut self.busy) {
+            ui::working("", event.seq, out);
+        }
+        if let Some(from) = self.run.take() {
+            let messages = self.conversation.since(from).map(|entry| &*entry.json);
+            out.tell("agent_end", |told| told.list("messages", messages).end());
+        }
+    }
+
+    fn close_as(&mut self, stop: Stop<'_>, out: &mut Out) {
+        if self.open.as_ref().is_some_and(Open::is_empty) {
+            self.open = None;
+            return self.deliver_deferred(out);
+        }
+        self.end_message(stop, out);
+    }
+
+    /// Ends a message, also one in which nothing is.
+    fn end_message(&mut self, stop: Stop<'_>, out: &mut Out) {
+        let Some(mut open) = self.open.take() else { return };
+        let json = open.end(stop, out);
+        let role = Role::Assistant { calls: open.calls };
+        self.conversation.push(Entry {
+            seq: open.since,
+            part: 0,
+            till: open.till,
+            at: open.at,
+            role,
+            json: json.clone(),
+        });
+        self.turn.message = Some(json);
+        self.turn.entry = Some((open.since, 0));
+        self.end_turn(out);
+        self.deliver_deferred(out);
+    }
+
+    fn deliver_deferred(&mut self, out: &mut Out) {
+        for entry in std::mem::take(&mut self.deferred) {
+            self.add(entry, out);
+        }
+    }
+
+    fn begin_turn(&mut self, out: &mut Out) {
+        if !std::mem::replace(&mut self.turn.open, true) {
+            out.tell_plain("turn_start");
+        }
+    }
+
+    fn hear(&mut self, event: &Event, text: &str, images: &[Image], out: &mut Out) {
+        let json = user_message(text, images, event.at);
+        let (seq, at) = (event.seq, event.at);
+        self.add(Entry { seq, part: 0, till: seq, at, role: Role::User, json }, out);
+    }
+
+    /// Says of the calls that were not begun that they will not be.
+    fn skip_waiting(&mut self, event: &Event, why: &str, out: &mut Out) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (part, Waiting { id, tool, args }) in (1..).zip(waiting) {
+            let text = format!("it was not used: {why}");
+            let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: NOTHING };
+            result.tell_unused(&args, out);
+            self.add_result(result.entry(event.seq, part, event.at), self.turn.entry, out);
+        }
+        self.end_turn(out);
+    }
+
+    /// Adds what came of a call that the model wanted.
+    pub(super) fn add_result(&mut self, entry: Entry, wanted_by: Option<(Seq, u32)>, out: &mut Out) {
+        out.tell_message(&entry.json);
+        self.turn.results.push(entry.json.clone());
+        self.conversation.push_result(wanted_by, entry);
+    }
+
+    fn count(&mut self, used: &Used) {
+        let plain = used.input.saturating_sub(used.cache_read).saturating_sub(used.cache_write);
+        let sums = [
+            (&mut self.used.input, plain),
+            (&mut self.used.output, used.output),
+            (&mut self.used.cache_read, used.cache_read),
+            (&mut self.used.cache_write, used.cache_write),
+            (&mut self.used.cost, used.cost.unwrap_or(0)),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+        if used.input > 0 {
+            self.context = Some(used.input.saturating_add(used.output));
+        }
+    }
+}
+
+/// What came of a call, as the model is told.
+pub(super) struct ToolResult<'a> {
+    pub(super) id: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) text: &'a str,
+    pub(super) failed: bool,
+    /// The particulars, as JSON.
+    pub(super) details: &'a [u8],
+}
+
+/// The particulars of what never happened.
+const NOTHING: &[u8] = b"{\"durationMs\":0}";
+
+impl ToolResult<'_> {
+    /// Tells that the tool is done.
+    pub(super) fn tell_end(&self, out: &mut Out) {
+        out.tell("tool_execution_end", |event| {
+            event
+                .text("toolCallId", self.id)
+                .text("toolName", self.tool)
+                .with("result", |out| {
+                    Object::new(out)
+                        .with("content", |out| text_content(out, self.text))
+                        .raw("details", self.details)
+                        .end();
+                })
+                .flag("isError", self.failed)
+                .end();
+        });
+    }
+
+    /// Tells the beginning and the end of a tool that was never used.
+    fn tell_unused(&self, args: &Json, out: &mut Out) {
+        out.tell("tool_execution_start", |event| {
+            event
+                .text("toolCallId", self.id)
+                .text("toolName", self.tool)
+                .with("args", |out| arguments(out, args.as_str()))
+                .end();
+        });
+        self.tell_end(out);
+    }
+
+    /// Makes a message of it.
+    pub(super) fn entry(&self, seq: Seq, part: u32, at: Now) -> Entry {
+        let json = object(|message| {
+            message
+                .text("role", "toolResult")
+                .text("toolCallId", self.id)
+                .text("toolName", self.tool)
+                .with("content", |out| text_content(out, self.text))
+                .raw("details", self.details)
+                .flag("isError", self.failed)
+                .number("timestamp", at.0)
+                .end();
+        });
+        Entry { seq, part, till: seq, at, role: Role::ToolResult, json }
+    }
+}
+
+fn user_message(text: &str, images: &[Image], at: Now) -> Arc<str> {
+    object(|message| {
+        message
+            .text("role", "user")
+            .with("content", |out| {
+                out.push(b'[');
+                Object::new(out).text("type", "text").text("text", text).end();
+                for image in images {
+                    out.push(b',');
+                    Object::new(out)
+                        .text("type", "image")
+                        .text("data", &image.data)
+                        .text("mimeType", &image.mime)
+                        .end();
+                }
+                out.push(b']');
+            })
+            .number("timestamp", at.0)
+            .end();
+    })
+}

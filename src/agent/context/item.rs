@@ -1,0 +1,184 @@
+//! The steps of a conversation: what each is told as, and how much room that takes.
+
+use std::collections::BTreeMap;
+
+use crate::agent::price;
+use crate::kernel::event::{Ending, Image, Intention, Settlement};
+use crate::kernel::id::{CallId, MessageId, Seq};
+use crate::provider::model::{self, Entry, Outcome};
+use crate::sandbox::output::Excerpt;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The first event of it.
+    pub(super) since: Seq,
+    /// The event that made it whole.
+    pub(super) till: Seq,
+    pub(super) said: Said,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    User {
+        message: MessageId,
+        note: Option<String>,
+        text: String,
+        images: Vec<Image>,
+    },
+    Assistant {
+        carry: Option<String>,
+        text: String,
+        calls: Vec<Call>,
+    },
+    /// What the user had done beside the run.
+    Aside {
+        text: String,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) id: CallId,
+    pub(super) tool: String,
+    pub(super) args: String,
+    /// When it was wanted.
+    pub(super) since: Seq,
+    pub(super) result: Option<Ended>,
+}
+
+/// What came of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// When that was known.
+    pub(super) since: Seq,
+    pub(super) text: String,
+    pub(super) outcome: Outcome,
+}
+
+impl Said {
+    pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, trimmed: bool) -> Vec<Entry> {
+        match self {
+            Self::User { message, note, text, images } => {
+                let text = whole.get(message).unwrap_or(text);
+                let text = match note {
+                    Some(note) => format!("[{note}]\n\n{text}"),
+                    None => text.clone(),
+                };
+                vec![Entry::User { text, images: images.clone() }]
+            }
+            Self::Aside { text } => vec![Entry::user(text.clone())],
+            // A turn of which nothing came says nothing.
+            Self::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
+            Self::Assistant { carry, text, calls } => {
+                let wanted = calls.iter().map(|call| model::Wanted {
+                    id: call.id.as_str().to_owned(),
+                    tool: call.tool.clone(),
+                    args: call.args.clone(),
+                });
+                let (carry, said) = (carry.clone(), text.clone());
+                let turn = Entry::Assistant { carry, said, calls: wanted.collect() };
+                std::iter::once(turn).chain(calls.iter().map(|call| call.entry(trimmed))).collect()
+            }
+        }
+    }
+
+    /// Returns the same for the summary of it: pictures are only mentioned.
+    pub(super) fn entries_for_summary(&self) -> Vec<Entry> {
+        let mut entries = self.entries(&BTreeMap::new(), true);
+        for entry in &mut entries {
+            if let Entry::User { text, images } = entry
+                && !images.is_empty()
+            {
+                text.push_str(&format!("\n[pictures that came with it: {}]", images.len()));
+                images.clear();
+            }
+        }
+        entries
+    }
+
+    pub(super) fn tokens(&self, trimmed: bool) -> u64 {
+        match self {
+            Self::User { note, text, images, .. } => {
+                let pictures = PICTURE_TOKENS.saturating_mul(images.len() as u64);
+                tokens_of(text.len() + note.as_ref().map_or(0, String::len)) + pictures
+            }
+            Self::Aside { text } => tokens_of(text.len()),
+            Self::Assistant { carry, text, calls } => {
+                let own = text.len() + carry.as_ref().map_or(0, String::len);
+                let calls = calls.iter().map(|call| {
+                    let result = call.result.as_ref().map_or(0, |result| result.text.len());
+                    call.args.len() + call.tool.len() + if trimmed { result.min(TRIMMED) } else { result }
+                });
+                tokens_of(own) + calls.map(tokens_of).sum::<u64>()
+            }
+        }
+    }
+}
+
+impl Call {
+    fn entry(&self, trimmed: bool) -> Entry {
+        let (text, outcome) = match &self.result {
+            Some(result) => (result.text.as_str(), result.outcome),
+            None => ("nobody knows what came of it", Outcome::Failed),
+        };
+        let mut excerpt = Excerpt::new(if trimmed { TRIMMED } else { usize::MAX });
+        excerpt.push(text);
+        let (id, tool, text) = (self.id.as_str().to_owned(), self.tool.clone(), excerpt.finish());
+        Entry::Result { id, tool, text, outcome }
+    }
+}
+
+/// Says what the user had done: what they typed, and what came of it.
+pub(super) fn aside(intention: &Intention, settlement: &Settlement) -> String {
+    let args: serde_json::Value = serde_json::from_str(intention.args.as_str()).unwrap_or_default();
+    let what = match args.get("command").and_then(serde_json::Value::as_str) {
+        Some(command) => format!("`{command}`"),
+        None => format!("{} {}", intention.tool, intention.args.as_str()),
+    };
+    let mut text = format!("[The user ran {what} beside the conversation");
+    match (settlement.exit_code, settlement.ending) {
+        (Some(code), _) => text.push_str(&format!("; it exited with {code}]")),
+        (None, Ending::Done) => text.push(']'),
+        (None, Ending::Failed | Ending::Skipped) => text.push_str("; it failed]"),
+        (None, Ending::Cut) => text.push_str("; it was stopped]"),
+    }
+    let mut excerpt = Excerpt::new(ASIDE);
+    excerpt.push(&result(settlement).0);
+    let printed = excerpt.finish();
+    if !printed.trim().is_empty() {
+        text.push_str(&format!("\n{}", printed.trim_end()));
+    }
+    text
+}
+
+/// Says what came of a call, and what went wrong with it.
+pub(super) fn result(settlement: &Settlement) -> (String, Outcome) {
+    let outcome = match settlement.ending {
+        Ending::Done => Outcome::Fine,
+        Ending::Failed | Ending::Skipped | Ending::Cut => Outcome::Failed,
+    };
+    let mut text = match (&settlement.fault, settlement.ending) {
+        (Some(fault), _) => match &fault.detail {
+            Some(detail) => format!("{}: {}\n{detail}\n", fault.kind, fault.message),
+            None => format!("{}: {}\n", fault.kind, fault.message),
+        },
+        (None, Ending::Skipped) => "the user chose to go on without it\n".to_owned(),
+        (None, Ending::Cut) => "it was cut short\n".to_owned(),
+        (None, Ending::Failed) => "it failed\n".to_owned(),
+        (None, Ending::Done) => String::new(),
+    };
+    text.push_str(&settlement.text);
+    (text, outcome)
+}
+
+/// Estimates the tokens of so many bytes, with what a step of a conversation costs besides.
+pub(super) const fn tokens_of(bytes: usize) -> u64 {
+    price::tokens_of(bytes) + 8
+}
+
+/// How much of a result is told when it is trimmed.
+const TRIMMED: usize = 2_000;
+/// How much is told of what the user had done.
+const ASIDE: usize = 16_000;
+/// What a picture costs, about: servers make large ones smaller.
+const PICTURE_TOKENS: u64 = 1_600;

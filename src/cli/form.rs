@@ -1,0 +1,169 @@
+//! Questions of a model with something to fill in: how they are shown, and what somebody types means.
+//!
+//! Pure. The daemon decides whether an answer fits; here only what was typed is turned into one.
+
+use serde_json::{Map, Value};
+
+use super::phrase::field;
+use super::plain::plain_line;
+
+/// What somebody types who does not want to answer.
+pub(crate) const DISMISS: &str = "/dismiss";
+
+/// What is to be filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Form {
+    method: String,
+    options: Vec<String>,
+    fields: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    label: String,
+    options: Vec<String>,
+}
+
+impl Form {
+    /// Reads a form from what the daemon says of it.
+    pub(crate) fn read(form: &Value) -> Self {
+        let fields = form.get("fields").and_then(Value::as_array);
+        let entry = |entry: &Value| Entry {
+            name: field(entry, "name"),
+            label: field(entry, "label"),
+            options: texts(entry, "options"),
+        };
+        Self {
+            method: field(form, "method"),
+            options: texts(form, "options"),
+            fields: fields.into_iter().flatten().map(entry).collect(),
+        }
+    }
+
+    /// Returns the question for somebody who types.
+    pub(crate) fn prompt(&self) -> String {
+        match self.method.as_str() {
+            "select" => {
+                let numbered = self.options.iter().enumerate();
+                let numbered: Vec<_> =
+                    numbered.map(|(at, option)| format!("{} {}", at + 1, plain_line(option))).collect();
+                format!("which one? [{}, or {DISMISS}]", numbered.join(", "))
+            }
+            "confirm" => format!("yes or no? [y/n, or {DISMISS}]"),
+            "interview" => format!("your answers, as a JSON object, or {DISMISS}:"),
+            _ => format!("your answer, or {DISMISS}:"),
+        }
+    }
+
+    /// Returns what is shown of it below the question, line by line; still foreign text.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let options = self.options.iter().enumerate().map(|(at, option)| format!("{}. {option}", at + 1));
+        let fields = self.fields.iter().map(|entry| {
+            let label = if entry.label.is_empty() { String::new() } else { format!(": {}", entry.label) };
+            let among = if entry.options.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", entry.options.join(" / "))
+            };
+            format!("{}{label}{among}", entry.name)
+        });
+        options.chain(fields).collect()
+    }
+
+    /// Returns what a typed line answers; none when it answers nothing.
+    pub(crate) fn typed(&self, line: &str) -> Option<Value> {
+        match self.method.as_str() {
+            "select" => {
+                let exact = self.options.iter().find(|option| *option == line);
+                let by_number =
+                    || line.parse::<usize>().ok().and_then(|at| self.options.get(at.checked_sub(1)?));
+                exact.or_else(by_number).map(|option| Value::from(option.as_str()))
+            }
+            "confirm" => match line.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Some(Value::Bool(true)),
+                "n" | "no" | "false" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            "interview" => self.interview(line),
+            "input" | "editor" => (!line.is_empty()).then(|| Value::from(line)),
+            // Of a kind that is not known here: whatever it is, or the words.
+            _ => (!line.is_empty()).then(|| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))),
+        }
+    }
+
+    /// Returns what an answer on the command line means, or what it should have been.
+    pub(crate) fn given(&self, answer: &str) -> Result<Value, String> {
+        if matches!(self.method.as_str(), "input" | "editor") {
+            return Ok(Value::from(answer));
+        }
+        self.typed(answer).ok_or_else(|| match self.method.as_str() {
+            "select" => format!("{answer:?} is none of {}", plain_line(&self.options.join(", "))),
+            "confirm" => format!("{answer:?} is neither yes nor no"),
+            "interview" => {
+                let names: Vec<_> = self.fields.iter().map(|entry| entry.name.as_str()).collect();
+                format!("the answer must be a JSON object with {}", plain_line(&names.join(", ")))
+            }
+            _ => "an answer says something".to_owned(),
+        })
+    }
+
+    /// An interview of one field may be answered by a plain line.
+    fn interview(&self, line: &str) -> Option<Value> {
+        match (serde_json::from_str::<Value>(line), self.fields.as_slice()) {
+            (Ok(Value::Object(answers)), _) => Some(Value::Object(answers)),
+            (_, [only]) if !line.is_empty() => {
+                Some(Value::Object(Map::from_iter([(only.name.clone(), Value::from(line))])))
+            }
+            (_, _) => None,
+        }
+    }
+}
+
+fn texts(object: &Value, name: &str) -> Vec<String> {
+    let list = object.get(name).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_question_is_answered_in_its_own_way() {
+        let select = json!({"method": "select", "options": ["red", "blue"]});
+        let one =
+            json!({"method": "interview", "fields": [{"name": "a", "label": "A?", "options": ["x", "y"]}]});
+        for (form, typed, expected) in [
+            (&select, "1", Some(json!("red"))),
+            (&select, "blue", Some(json!("blue"))),
+            (&select, "3", None),
+            (&select, "0", None),
+            (&json!({"method": "confirm"}), "Yes", Some(json!(true))),
+            (&json!({"method": "confirm"}), "n", Some(json!(false))),
+            (&json!({"method": "confirm"}), "maybe", None),
+            (&json!({"method": "input"}), "42", Some(json!("42"))),
+            (&json!({"method": "input"}), "", None),
+            (&one, "x", Some(json!({"a": "x"}))),
+            (&one, r#"{"a":"y"}"#, Some(json!({"a": "y"}))),
+            (&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}), "x", None),
+            (&json!({"method": "of_tomorrow"}), "[1]", Some(json!([1]))),
+            (&json!({"method": "of_tomorrow"}), "words", Some(json!("words"))),
+        ] {
+            assert_eq!(Form::read(form).typed(typed), expected, "{form} {typed}");
+        }
+        assert_eq!(Form::read(&one).lines(), ["a: A? (x / y)"]);
+        assert_eq!(Form::read(&select).lines(), ["1. red", "2. blue"]);
+    }
+
+    #[test]
+    fn a_wrong_answer_says_what_a_right_one_is() {
+        let form = Form::read(&json!({"method": "select", "options": ["red", "blue"]}));
+        assert_eq!(form.given("green"), Err("\"green\" is none of red, blue".to_owned()));
+        let form = Form::read(&json!({"method": "interview", "fields": [{"name": "a"}, {"name": "b"}]}));
+        assert_eq!(form.given("x"), Err("the answer must be a JSON object with a, b".to_owned()));
+        assert_eq!(Form::read(&json!({"method": "editor"})).given(""), Ok(json!("")));
+    }
+}

@@ -1,0 +1,109 @@
+//! `push token`: secrets for programs that are not simply their user's own.
+//!
+//! They are kept without the daemon, which reads them whenever one is brought: a port beyond the loopback is not even opened
+//! before there is one.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::context::{Context, now};
+use super::exit::{CliError, Exit};
+use super::ids;
+use super::plain::plain_line;
+use super::sessions::age;
+use crate::token::{Token, Tokens};
+
+/// Make, list or revoke tokens for programs that connect by WebSocket
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A program brings its token as `Authorization: Bearer TOKEN`, a web page as the subprotocol `bearer.TOKEN` beside `pi`.
+
+Examples:
+  push token new --name laptop
+  push token list
+  push token revoke tok_01H")]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    verb: TokenVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenVerb {
+    New(NewArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make a token and show it, this once
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  push token new --name laptop > token")]
+struct NewArgs {
+    /// What to call it in lists
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// List tokens: their ids and names, not the tokens themselves
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  push token list --json | jq -r '.tokens[].tokenId'")]
+struct ListArgs {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Revoke a token: nobody comes in with it any more; connections that are open stay
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  push token revoke tok_01H")]
+struct RevokeArgs {
+    /// Its id, or any unique beginning of it
+    id: String,
+}
+
+/// Does what is asked with tokens.
+pub(crate) fn run(args: TokenArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let tokens = Tokens::new(&context.paths()?.state);
+    match args.verb {
+        TokenVerb::New(args) => new(&args, &tokens, context)?,
+        TokenVerb::List(args) => list(&args, &tokens, context)?,
+        TokenVerb::Revoke(args) => revoke(&args, &tokens, context)?,
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn new(args: &NewArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+    let (token, secret) = tokens.add(args.name.as_deref(), now())?;
+    context.console.line(&secret)?;
+    context.console.note(&format!("{} is shown only now; what is kept is its digest", token.token_id));
+    Ok(())
+}
+
+fn list(args: &ListArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+    let known = tokens.list()?;
+    if args.json {
+        let rows: Vec<Value> = known.iter().map(row).collect();
+        context.console.json(&json!({"tokens": rows}))?;
+        return Ok(());
+    }
+    if known.is_empty() {
+        context.console.note("there is no token; `push token new` makes one");
+    }
+    for token in &known {
+        let since = age(now().saturating_sub(token.created_at));
+        let name = plain_line(token.name.as_deref().unwrap_or("-"));
+        context.console.line(&format!("{}  {name}  {since} ago", plain_line(&token.token_id)))?;
+    }
+    Ok(())
+}
+
+fn row(token: &Token) -> Value {
+    json!({"tokenId": token.token_id, "name": token.name, "createdAt": token.created_at})
+}
+
+fn revoke(args: &RevokeArgs, tokens: &Tokens, context: &mut Context) -> Result<(), CliError> {
+    let known: Vec<String> = tokens.list()?.into_iter().map(|token| token.token_id).collect();
+    let id = ids::choose("token", "tok_", &args.id, &known)?;
+    tokens.revoke(&id)?;
+    context.console.line(&format!("revoked {}", plain_line(&id)))?;
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Where the daemon speaks Pi, and to whom, as plain values.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::settings::Switch;
+
+/// What the user has chosen about the Pi endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PiSettings {
+    /// Whether there is one.
+    pub enabled: Switch,
+    /// Where.
+    pub listen: SocketAddr,
+    /// The origins of web pages that may come in.
+    pub origins: Vec<String>,
+    /// The names by which the server may be called, beside those of the loopback and its own address.
+    pub hosts: Vec<String>,
+    /// Whether everybody needs a token.
+    pub require_token: Switch,
+}
+
+impl Default for PiSettings {
+    fn default() -> Self {
+        Self {
+            enabled: Switch::Off,
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            require_token: Switch::Off,
+        }
+    }
+}
+
+/// Where Pi is spoken where nobody says.
+const PORT: u16 = 3141;
+
+/// The variable that moves the port.
+pub const PORT_VARIABLE: &str = "PI_SERVER_PORT";
+
+/// What was asked for when the daemon was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asked {
+    /// Nothing: the configuration decides.
+    #[default]
+    Nothing,
+    /// The endpoint, where the configuration has it.
+    Somewhere,
+    /// The endpoint, at this address.
+    At(SocketAddr),
+}
+
+/// The variable of the port does not hold one.
+#[derive(Debug, thiserror::Error)]
+#[error("{PORT_VARIABLE} must be a port, a number from 0 to 65535, but is {0:?}")]
+pub struct PortError(OsString);
+
+impl PiSettings {
+    /// Returns what holds, or nothing where there is to be no endpoint: what was asked for goes before the variable, and that
+    /// before the file.
+    pub fn resolved(
+        mut self,
+        asked: Asked,
+        variable: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Self>, PortError> {
+        match asked {
+            Asked::At(address) => self.listen = address,
+            Asked::Nothing if self.enabled == Switch::Off => return Ok(None),
+            Asked::Nothing | Asked::Somewhere => {
+                if let Some(port) = port(variable)? {
+                    self.listen.set_port(port);
+                }
+            }
+        }
+        self.enabled = Switch::On;
+        Ok(Some(self))
+    }
+}
+
+/// Reads the variable of the port; an empty one counts as absent.
+pub fn port(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<u16>, PortError> {
+    let Some(value) = variable(PORT_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    match value.to_str().and_then(|text| text.parse().ok()) {
+        Some(port) => Ok(Some(port)),
+        None => Err(PortError(value)),
+    }
+}
+
+/// Reads an address: a number of a port on the loopback, or an IP address with a port.
+pub fn address(text: &str) -> Result<SocketAddr, AddressError> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    let text = text.replacen("localhost:", "127.0.0.1:", usize::from(text.starts_with("localhost:")));
+    text.parse().map_err(|_| AddressError)
+}
+
+/// A text is not an address to listen at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an address is a port, or an IP address with a port, as in 127.0.0.1:3141 or [::1]:3141")]
+pub struct AddressError;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_goes_before_the_variable_and_that_before_the_file() {
+        let file = PiSettings { listen: "127.0.0.1:7".parse().unwrap(), ..PiSettings::default() };
+        let on = PiSettings { enabled: Switch::On, ..file.clone() };
+        let none = |_: &str| None;
+        let variable = |name: &str| (name == "PI_SERVER_PORT").then(|| "9".into());
+        let at = |settings: &PiSettings, asked, variable: &dyn Fn(&str) -> Option<OsString>| {
+            settings.clone().resolved(asked, variable).unwrap().map(|settings| settings.listen.port())
+        };
+        assert_eq!(at(&file, Asked::Nothing, &none), None);
+        assert_eq!(at(&file, Asked::Nothing, &variable), None, "a port alone opens nothing");
+        assert_eq!(at(&on, Asked::Nothing, &none), Some(7));
+        assert_eq!(at(&on, Asked::Nothing, &variable), Some(9));
+        assert_eq!(at(&file, Asked::Somewhere, &none), Some(7));
+        assert_eq!(at(&file, Asked::Somewhere, &variable), Some(9));
+        assert_eq!(at(&file, Asked::At("[::1]:5".parse().unwrap()), &variable), Some(5));
+        let wrong = on.resolved(Asked::Nothing, &|_| Some("high".into())).unwrap_err();
+        assert!(wrong.to_string().contains("PI_SERVER_PORT") && wrong.to_string().contains("high"));
+    }
+
+    #[test]
+    fn an_address_is_a_port_or_an_ip_with_one() {
+        for (text, address) in [
+            ("0", "127.0.0.1:0"),
+            ("3141", "127.0.0.1:3141"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("0.0.0.0:1", "0.0.0.0:1"),
+            ("[::1]:3141", "[::1]:3141"),
+        ] {
+            assert_eq!(super::address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for wrong in ["", "localhost", "127.0.0.1", "65536", "::1:80", "box.lan:80", "http://127.0.0.1:1"] {
+            assert_eq!(address(wrong), Err(AddressError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What is done beside the active run: tools for the user, and summaries that somebody asked for.
+//!
+//! Each tool has a room of its own, so that ending one ends nothing else, and what it leaves in the background ends with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::{Instrument, debug_span};
+
+use super::execute::{self, Job};
+use super::memory::Memory;
+use super::modelling;
+use super::working::{Use, Work, broken_call};
+use crate::kernel::effect::{AsideReport, Compact, CompactionReport, Report};
+use crate::kernel::event::{Ending, Fault, Intention, Settlement};
+use crate::kernel::id::{CallId, RunId};
+use crate::kernel::session::Input;
+use crate::kernel::state::State;
+use crate::provider::{Reported, Reports, Whose};
+use crate::sandbox::Room;
+
+/// How a turn is told to wait no longer.
+#[derive(Debug, Default)]
+pub(super) struct Halts {
+    /// For the server, which did not answer.
+    pub(super) retry: Notify,
+    /// For a summary.
+    pub(super) compaction: Notify,
+}
+
+/// The tools that are used for the user.
+#[derive(Default)]
+pub(super) struct Asides {
+    used: BTreeMap<CallId, Beside>,
+    /// Those that somebody wants ended before their start was on disk.
+    unwanted: BTreeSet<CallId>,
+}
+
+impl Asides {
+    pub(super) const fn new() -> Self {
+        Self { used: BTreeMap::new(), unwanted: BTreeSet::new() }
+    }
+}
+
+struct Beside {
+    room: Arc<dyn Room>,
+    intention: Intention,
+    /// Whether somebody wants it ended.
+    stopped: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Work {
+    /// Uses a tool for the user.
+    pub(super) fn aside(&mut self, Use { intention, args, bound }: Use, memory: &Memory, state: &State) {
+        if self.is_closed() {
+            return;
+        }
+        let whose = Whose::Aside(intention.call.clone());
+        if self.asides.unwanted.remove(&intention.call) {
+            let reports = self.reports_of(whose, memory);
+            let settled = Report::Settled(Box::new(cut(&intention, None)));
+            tokio::spawn(async move { reports.send(settled).await });
+            return;
+        }
+        let place = self.place_of(memory.latest_environment(), None, None, state);
+        let (room, reports) = (Arc::clone(&place.tree), self.reports_of(whose.clone(), memory));
+        let broken = Report::Settled(Box::new(broken_call(&intention)));
+        let if_broken = self.if_broken(Reported::new(whose, broken));
+        let (world, session) = self.around();
+        let span = debug_span!("aside", %session, call = %intention.call);
+        let job = Job { intention: intention.clone(), args, bound, place, clock: world.clock };
+        let stopped = Arc::new(AtomicBool::new(false));
+        let using = use_it(job, reports, Arc::clone(&stopped));
+        let task = tokio::spawn(
+            async move {
+                let _if_broken = if_broken;
+                using.await;
+            }
+            .instrument(span),
+        );
+        self.asides.used.insert(intention.call.clone(), Beside { room, intention, stopped, task });
+    }
+
+    /// Ends a tool that is used for the user, with everything it has started; it says itself what came of it.
+    pub(super) fn stop_aside(&mut self, call: CallId) {
+        let reports = self.sender();
+        let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
+        let Some(Beside { room, intention, stopped, mut task }) = self.asides.used.remove(&call) else {
+            // It is about to begin, or is being ended already.
+            self.asides.unwanted.insert(call);
+            return;
+        };
+        stopped.store(true, Ordering::Relaxed);
+        room.kill_now();
+        tokio::spawn(async move {
+            let left = room.stop(limit).await.err().map(|left| left.to_string());
+            // One that only looks at files does not hear that it is to end.
+            if timeout(limit, &mut task).await.is_err() {
+                task.abort();
+            }
+            // Where it has said so itself, nobody hears this.
+            let settlement = Box::new(cut(&intention, left));
+            let report = Reported::new(Whose::Aside(call), Report::Settled(settlement));
+            let _ = reports.send(Box::new(report)).await;
+        });
+    }
+
+    /// Gives the room of a tool back that is done.
+    pub(super) fn aside_over(&mut self, call: &CallId) {
+        self.asides.used.remove(call);
+        self.asides.unwanted.remove(call);
+    }
+
+    /// Has a model summarise the conversation.
+    pub(super) fn compact(&mut self, compact: Compact, memory: &Memory, state: &State) {
+        // Somebody may have stopped it while its beginning was on its way to the disk.
+        let wanted = state.compaction.is_some_and(|compaction| compaction.began == compact.began);
+        if self.is_closed() || !wanted {
+            return;
+        }
+        let whose = Whose::Compaction(compact.began);
+        let message = "the daemon failed while the summary was made".to_owned();
+        let broken = Report::CompactionFailed { message, again: false };
+        let if_broken = self.if_broken(Reported::new(whose.clone(), broken));
+        let reports = self.reports_of(whose, memory);
+        let place = self.place_of(memory.latest_environment(), None, None, state);
+        let asking = self.asking(&compact.voice, place, Arc::default(), Arc::default(), memory, state);
+        let span = debug_span!("compaction", session = %self.around().1);
+        let making = async move {
+            let _if_broken = if_broken;
+            // The lane may have ended; then nobody needs to know.
+            let _ = modelling::compact(asking, compact, reports).await;
+        };
+        self.compaction = Some(tokio::spawn(making.instrument(span)));
+    }
+
+    /// Makes no summary any more, for a run or for whoever asked.
+    pub(super) fn stop_compaction(&mut self, run: Option<&RunId>) {
+        match run {
+            Some(run) => {
+                if let Some(halts) = self.halts_of(run) {
+                    halts.compaction.notify_one();
+                }
+            }
+            None => {
+                if let Some(task) = self.compaction.take() {
+                    task.abort();
+                }
+            }
+        }
+    }
+
+    /// Asks a server that did not answer no more.
+    pub(super) fn stop_retry(&mut self, run: &RunId) {
+        if let Some(halts) = self.halts_of(run) {
+            halts.retry.notify_one();
+        }
+    }
+
+    /// Ends everything beside the run at once.
+    pub(super) fn kill_beside(&mut self) {
+        for beside in self.asides.used.values() {
+            beside.room.kill_now();
+            beside.task.abort();
+        }
+        self.stop_compaction(None);
+    }
+
+    /// Waits until nothing beside the run is left.
+    pub(super) async fn end_beside(&mut self) {
+        let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
+        for (call, beside) in std::mem::take(&mut self.asides.used) {
+            if let Err(left) = beside.room.stop(limit).await {
+                tracing::warn!(session = %self.around().1, %call, %left, "processes are left");
+            }
+        }
+    }
+}
+
+/// Turns what was reported into what the session takes; nothing where it means nothing there.
+pub(super) fn input(whose: Whose, report: Report) -> Option<Input> {
+    Some(match (whose, report) {
+        (Whose::Run(run), report) => Input::Report { run, report },
+        (Whose::Aside(call), Report::Output { stream, text, call: _ }) => {
+            Input::AsideReport { call, report: AsideReport::Output { stream, text } }
+        }
+        (Whose::Aside(call), Report::Warned { code, message, detail }) => {
+            Input::AsideReport { call, report: AsideReport::Warned { code, message, detail } }
+        }
+        (Whose::Aside(call), Report::Settled(settlement)) => {
+            Input::AsideReport { call, report: AsideReport::Settled(settlement) }
+        }
+        (Whose::Compaction(began), Report::Taken(taken)) => {
+            Input::CompactionReport { began, report: CompactionReport::Used(taken) }
+        }
+        (Whose::Compaction(began), Report::Compacted(compaction)) => {
+            Input::CompactionReport { began, report: CompactionReport::Done(compaction) }
+        }
+        (Whose::Compaction(began), Report::CompactionFailed { message, again: _ }) => {
+            Input::CompactionReport { began, report: CompactionReport::Failed { message } }
+        }
+        (Whose::Aside(_) | Whose::Compaction(_), _) => return None,
+    })
+}
+
+/// Uses the tool and reports how it ended; one that somebody wanted ended was cut, whatever it says.
+async fn use_it(job: Job, reports: Reports, stopped: Arc<AtomicBool>) {
+    let intention = job.intention.clone();
+    // The lane may have ended; then nobody needs to know.
+    let Ok(settlement) = execute::settle(job, &reports).await else { return };
+    let settlement = if stopped.load(Ordering::Relaxed) {
+        let Settlement { millis, text, .. } = settlement;
+        Settlement { millis, text, ..cut(&intention, None) }
+    } else {
+        settlement
+    };
+    let _ = reports.send(Report::Settled(Box::new(settlement))).await;
+}
+
+fn cut(intention: &Intention, left: Option<String>) -> Settlement {
+    let (kind, message) = ("cut".to_owned(), "it was stopped".to_owned());
+    let detail = left.map(|left| format!("some of its processes could not be ended: {left}"));
+    Settlement {
+        call: intention.call.clone(),
+        tool: intention.tool.clone(),
+        purpose: intention.purpose,
+        millis: 0,
+        ending: Ending::Cut,
+        exit_code: None,
+        text: String::new(),
+        fault: Some(Fault { kind, retryable: false, message, detail }),
+    }
+}

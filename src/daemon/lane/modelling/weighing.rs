@@ -1,0 +1,32 @@
+//! What a model's answers cost, and how much it can be told.
+
+use super::Table;
+use crate::agent::compaction::Window;
+use crate::agent::price::Price;
+use crate::config::settings::ProviderKind;
+use crate::provider::registry::Ready;
+
+impl Table {
+    pub(super) fn window(&self, ready: &Ready) -> Window {
+        let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
+        Window { tokens: u64::from(ready.window()), compact_at }
+    }
+
+    fn kind(&self, ready: &Ready) -> ProviderKind {
+        let set = self.rules.settings.providers.get(ready.provider()).map(|provider| provider.kind);
+        set.or_else(|| ProviderKind::parse(ready.provider())).unwrap_or(ProviderKind::OpenAi)
+    }
+
+    /// Returns what a model costs: a local one nothing, any other what is configured.
+    pub(super) fn price(&self, ready: &Ready) -> Option<Price> {
+        if self.kind(ready) == ProviderKind::Ollama {
+            return Some(Price::default());
+        }
+        self.rules.settings.price(ready.model()).map(|price| Price {
+            input: price.input,
+            output: price.output,
+            cache_read: price.cache_read,
+            cache_write: price.cache_write,
+        })
+    }
+}

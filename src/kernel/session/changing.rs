@@ -1,0 +1,58 @@
+//! Changes of a session that begin nothing: who answers and how, from where the conversation goes on, and what is only
+//! counted.
+
+use super::Session;
+use super::effects::Effects;
+use crate::kernel::command::{Answer, Caller, Reply};
+use crate::kernel::event::{Adjustment, Branch, EventKind};
+use crate::kernel::id::Seq;
+use crate::kernel::refusal::Refusal;
+use crate::kernel::time::Now;
+
+impl Session {
+    pub(super) fn touch(&mut self, caller: &Caller, what: String, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        self.record_for(None, EventKind::Touched { what, by: caller.source.clone() }, now, fx);
+        Ok(Answer::Touched)
+    }
+
+    pub(super) fn load(&mut self, caller: &Caller, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        self.next_version = Some(0);
+        self.record_for(None, EventKind::Loaded { by: caller.source.clone() }, now, fx);
+        Ok(Answer::Loaded)
+    }
+
+    pub(super) fn adjust(
+        &mut self,
+        caller: &Caller,
+        adjustment: Box<Adjustment>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        if *adjustment != Adjustment::default() {
+            let by = caller.source.clone();
+            self.record_for(None, EventKind::Adjusted { adjustment, by }, now, fx);
+        }
+        Ok(Answer::Adjusted)
+    }
+
+    /// Goes on from an earlier point, which must be one of the past that is still kept.
+    pub(super) fn branch(&mut self, caller: &Caller, branch: Branch, now: Now, fx: &mut Effects) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        self.is_open()?;
+        self.at_rest()?;
+        let Branch { until, from } = branch;
+        let newest = self.state.last_seq;
+        let known = match until {
+            Seq::ZERO => from <= newest.next(),
+            _ => self.missing.floor < from && from <= until && until <= newest,
+        };
+        if !known {
+            return Err(Refusal::UnknownPosition);
+        }
+        self.record_for(None, EventKind::Branched { branch, by: caller.source.clone() }, now, fx);
+        Ok(Answer::Branched)
+    }
+}

@@ -1,0 +1,98 @@
+//! Directories as paths, on Windows.
+//!
+//! Each name is looked at before it is used, and links are refused. It is weaker than on Unix: something could be exchanged
+//! between the look and the use, owners are not compared, and a file may have other names.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{Denied, Owner};
+
+/// A directory that was found.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Opens a directory that is trusted.
+    pub(super) fn root(path: &Path) -> Result<Self, Denied> {
+        if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(Denied::NotADirectory) }
+    }
+
+    /// Opens a directory in this one; a link is not followed.
+    pub(super) fn folder(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
+        let path = self.0.join(name);
+        let metadata = fs::symlink_metadata(&path)?;
+        match owner {
+            Owner::User | Owner::Anybody if metadata.is_symlink() => Err(Denied::Link),
+            Owner::User | Owner::Anybody if metadata.is_dir() => Ok(Self(path)),
+            Owner::User | Owner::Anybody => Err(Denied::NotADirectory),
+        }
+    }
+
+    /// Makes a directory, unless somebody else just did, and opens it.
+    pub(super) fn make(&self, name: &OsStr, owner: Owner) -> Result<Self, Denied> {
+        match fs::create_dir(self.0.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+            Ok(()) | Err(_) => self.folder(name, owner),
+        }
+    }
+
+    /// Opens a file for reading, and nothing else.
+    pub(super) fn file(&self, name: &OsStr) -> Result<File, Denied> {
+        self.look(name)?;
+        Ok(File::open(self.0.join(name))?)
+    }
+
+    /// Makes sure that what stands under a name is a file.
+    pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
+        self.metadata(name).map(drop)
+    }
+
+    /// Returns when a file was changed.
+    pub(super) fn modified(&self, name: &OsStr) -> Result<SystemTime, Denied> {
+        Ok(self.metadata(name)?.modified()?)
+    }
+
+    /// Returns at most `most` names, in no order, and whether there are more.
+    pub(super) fn names(&self, most: usize) -> io::Result<(Vec<OsString>, bool)> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            if names.len() == most {
+                return Ok((names, true));
+            }
+            names.push(entry?.file_name());
+        }
+        Ok((names, false))
+    }
+
+    /// Creates a file that must not exist yet.
+    pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).open(self.0.join(name))
+    }
+
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
+    }
+
+    /// Directories are not synced here: the system has no call for it.
+    pub(super) const fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn metadata(&self, name: &OsStr) -> Result<Metadata, Denied> {
+        let metadata = fs::symlink_metadata(self.0.join(name))?;
+        if metadata.is_symlink() {
+            Err(Denied::Link)
+        } else if metadata.is_file() {
+            Ok(metadata)
+        } else {
+            Err(Denied::NotAFile)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Which branch counts, and what is told of it.
+
+use super::*;
+
+#[test]
+fn the_branch_to_the_last_entry_is_the_one_that_counts() {
+    let stored = read(&[
+        HEADER,
+        &user("a", None, "root"),
+        &user("b", Some("a"), "left 1"),
+        &user("c", Some("b"), "left 2"),
+        r#"{"type":"branch_summary","id":"d","parentId":"a","fromId":"c","summary":"went left"}"#,
+        &user("e", Some("d"), "right"),
+    ])
+    .unwrap();
+    assert_eq!(words(&stored.conversation()), ["root", "branch: went left", "right"]);
+    assert_eq!(stored.entries.len(), 5);
+    let ids: Vec<&str> = stored.branch().iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids, ["a", "d", "e"]);
+}
+
+#[test]
+fn a_second_root_begins_anew() {
+    let stored = read(&[HEADER, &user("a", None, "old"), &user("b", None, "new")]).unwrap();
+    assert_eq!(words(&stored.conversation()), ["new"]);
+    assert_eq!(words(&read(&[HEADER]).unwrap().conversation()), Vec::<String>::new());
+}
+
+#[test]
+fn a_branch_is_found_however_it_was_made() {
+    // Reading never gives such entries; a caller may.
+    let entry = |id: &str, parent: &str| Entry {
+        id: id.into(),
+        parent: Some(parent.into()),
+        at: Now(0),
+        change: Change::Name(None),
+    };
+    let mut stored = read(&[HEADER]).unwrap();
+    stored.entries = vec![entry("a", "b"), entry("b", "a")];
+    assert_eq!(stored.branch().len(), 2);
+}
+
+#[test]
+fn after_a_compaction_its_summary_stands_for_what_was_before() {
+    let compaction = |id: &str, parent: &str, kept: &str, summary: &str| {
+        format!(
+            r#"{{"type":"compaction","id":"{id}","parentId":"{parent}","summary":"{summary}","firstKeptEntryId":"{kept}","tokensBefore":5}}"#
+        )
+    };
+    let lines = [
+        HEADER.to_owned(),
+        user("a", None, "1"),
+        user("b", Some("a"), "2"),
+        compaction("c", "b", "b", "first"),
+        user("d", Some("c"), "3"),
+        user("e", Some("d"), "4"),
+    ];
+    let told = |more: &[String]| {
+        let lines: Vec<&str> = lines.iter().chain(more).map(String::as_str).collect();
+        let conversation = read(&lines).unwrap().conversation();
+        (words(&conversation), conversation.compacted.map(|compacted| compacted.entry))
+    };
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    assert_eq!(told(&[]), (texts(&["summary: first", "2", "3", "4"]), Some("c".into())));
+    // The last one counts, and what it keeps may lie before an earlier one.
+    let last = [compaction("f", "e", "d", "second"), user("g", Some("f"), "5")];
+    assert_eq!(told(&last), (texts(&["summary: second", "3", "4", "5"]), Some("f".into())));
+    let early = [compaction("f", "e", "b", "second")];
+    assert_eq!(told(&early).0, ["summary: second", "2", "3", "4"]);
+    // One that keeps nothing that is there keeps nothing.
+    for kept in ["", "nowhere", "f", "g"] {
+        let none = [compaction("f", "e", kept, "second"), user("g", Some("f"), "5")];
+        assert_eq!(told(&none).0, ["summary: second", "5"], "{kept}");
+    }
+    // A compaction on another branch is none of this one's.
+    let other = [compaction("f", "e", "e", "second"), user("g", Some("a"), "6")];
+    assert_eq!(told(&other), (texts(&["1", "6"]), None));
+}
+
+#[test]
+fn the_model_is_the_one_that_was_chosen_or_answered_last() {
+    let bytes = render(&Header::new("s", "/p", Now(0)), &all()).unwrap();
+    let conversation = parse(&bytes, &Limits::default()).unwrap().conversation();
+    assert_eq!(conversation.model, Some(("anthropic".into(), "claude".into())));
+    assert_eq!(conversation.thinking.as_deref(), Some("high"));
+    let bytes = render(&Header::new("s", "/p", Now(0)), &all()[..3]).unwrap();
+    let conversation = parse(&bytes, &Limits::default()).unwrap().conversation();
+    assert_eq!(conversation.model, Some(("openai".into(), "gpt".into())));
+}

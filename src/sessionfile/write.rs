@@ -1,0 +1,372 @@
+//! Writing a session file: the newest version, one line an entry, and nothing that this program could not read again.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::kernel::id::Json;
+
+use super::entry::{Change, Entry, Header, VERSION};
+use super::message::{Block, Content, Cost, Message, Usage};
+use super::moment::spelled;
+
+/// Why something cannot be written as a session file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// An entry's id is empty or another's.
+    #[error("the entry {id:?} has no id of its own")]
+    Id {
+        /// The id.
+        id: String,
+    },
+    /// An entry follows one that does not stand before it.
+    #[error("the entry {id:?} follows {parent:?}, which does not stand before it")]
+    Parent {
+        /// The entry.
+        id: String,
+        /// What it names.
+        parent: String,
+    },
+    /// Arguments or particulars of a tool are not JSON.
+    #[error("the entry {id:?} holds something that is not JSON")]
+    NotJson {
+        /// The entry.
+        id: String,
+    },
+    /// An entry of an unknown kind has nothing that could be written.
+    #[error("the entry {id:?} is of a kind that is not written")]
+    Unknown {
+        /// The entry.
+        id: String,
+    },
+}
+
+/// Writes a whole file.
+pub fn render(header: &Header, entries: &[Entry]) -> Result<Vec<u8>, WriteError> {
+    let mut out = Vec::new();
+    let line = HeaderLine {
+        r#type: "session",
+        version: VERSION,
+        id: &header.id,
+        timestamp: spelled(header.created),
+        cwd: &header.cwd,
+        parent_session: header.parent.as_deref(),
+    };
+    push(&mut out, &header.id, &line)?;
+    out.extend(lines(entries, BTreeSet::new())?);
+    Ok(out)
+}
+
+/// Writes entries that follow those whose ids are `known`.
+pub fn lines<'a>(entries: &'a [Entry], mut known: BTreeSet<&'a str>) -> Result<Vec<u8>, WriteError> {
+    let mut out = Vec::new();
+    for entry in entries {
+        if let Some(parent) = entry.parent.as_deref().filter(|parent| !known.contains(parent)) {
+            return Err(WriteError::Parent { id: entry.id.clone(), parent: parent.to_owned() });
+        }
+        if entry.id.is_empty() || !known.insert(&entry.id) {
+            return Err(WriteError::Id { id: entry.id.clone() });
+        }
+        push(&mut out, &entry.id, &line(entry)?)?;
+    }
+    Ok(out)
+}
+
+fn push(out: &mut Vec<u8>, id: &str, line: &impl Serialize) -> Result<(), WriteError> {
+    serde_json::to_writer(&mut *out, line).map_err(|_| WriteError::NotJson { id: id.to_owned() })?;
+    out.push(b'\n');
+    Ok(())
+}
+
+fn line(entry: &Entry) -> Result<EntryLine<'_>, WriteError> {
+    let line = EntryLine {
+        id: &entry.id,
+        parent_id: entry.parent.as_deref(),
+        timestamp: spelled(entry.at),
+        ..EntryLine::default()
+    };
+    Ok(match &entry.change {
+        Change::Message(said) => {
+            let not_json = |_| WriteError::NotJson { id: entry.id.clone() };
+            EntryLine { r#type: "message", message: Some(message(said).map_err(not_json)?), ..line }
+        }
+        Change::Model { provider, model } => {
+            EntryLine { r#type: "model_change", provider: Some(provider), model_id: Some(model), ..line }
+        }
+        Change::Thinking { level } => {
+            EntryLine { r#type: "thinking_level_change", thinking_level: Some(level), ..line }
+        }
+        Change::Compaction { summary, first_kept, tokens_before } => EntryLine {
+            r#type: "compaction",
+            summary: Some(summary),
+            first_kept_entry_id: Some(first_kept),
+            tokens_before: Some(*tokens_before),
+            ..line
+        },
+        Change::BranchSummary { summary, from } => {
+            EntryLine { r#type: "branch_summary", summary: Some(summary), from_id: Some(from), ..line }
+        }
+        Change::CustomMessage { kind, content, display } => EntryLine {
+            r#type: "custom_message",
+            custom_type: Some(kind),
+            content: Some(pieces(content)),
+            display: Some(*display),
+            ..line
+        },
+        Change::Name(name) => {
+            EntryLine { r#type: "session_info", name: Some(name.as_deref().unwrap_or("")), ..line }
+        }
+        Change::Other { .. } => return Err(WriteError::Unknown { id: entry.id.clone() }),
+    })
+}
+
+fn message(message: &Message) -> serde_json::Result<MessageLine<'_>> {
+    let line = MessageLine { timestamp: message.at().0, ..MessageLine::default() };
+    Ok(match message {
+        Message::User(user) => MessageLine { role: "user", content: Some(pieces(&user.content)), ..line },
+        Message::Assistant(said) => MessageLine {
+            role: "assistant",
+            content: Some(blocks(&said.blocks)?),
+            api: Some(&said.api),
+            provider: Some(&said.provider),
+            model: Some(&said.model),
+            usage: Some(usage(&said.usage)),
+            stop_reason: Some(said.stop.word()),
+            error_message: said.error.as_deref(),
+            ..line
+        },
+        Message::ToolResult(result) => MessageLine {
+            role: "toolResult",
+            content: Some(pieces(&result.content)),
+            tool_call_id: Some(&result.call),
+            tool_name: Some(&result.tool),
+            details: result.details.as_ref().map(raw).transpose()?,
+            is_error: Some(result.is_error),
+            ..line
+        },
+        Message::Bash(bash) => MessageLine {
+            role: "bashExecution",
+            command: Some(&bash.command),
+            output: Some(&bash.output),
+            exit_code: bash.exit_code,
+            cancelled: Some(bash.cancelled),
+            truncated: Some(bash.truncated),
+            full_output_path: bash.full_output.as_deref(),
+            exclude_from_context: bash.excluded.then_some(true),
+            ..line
+        },
+        Message::Custom(custom) => MessageLine {
+            role: "custom",
+            custom_type: Some(&custom.kind),
+            content: Some(pieces(&custom.content)),
+            display: Some(custom.display),
+            ..line
+        },
+        Message::BranchSummary(branch) => MessageLine {
+            role: "branchSummary",
+            summary: Some(&branch.summary),
+            from_id: Some(&branch.from),
+            ..line
+        },
+        Message::CompactionSummary(compaction) => MessageLine {
+            role: "compactionSummary",
+            summary: Some(&compaction.summary),
+            tokens_before: Some(compaction.tokens_before),
+            ..line
+        },
+    })
+}
+
+fn pieces(content: &[Content]) -> Vec<PieceLine<'_>> {
+    content.iter().map(piece).collect()
+}
+
+fn piece(content: &Content) -> PieceLine<'_> {
+    match content {
+        Content::Text(text) => PieceLine { r#type: "text", text: Some(text), ..PieceLine::default() },
+        Content::Image { mime, data } => {
+            PieceLine { r#type: "image", data: Some(data), mime_type: Some(mime), ..PieceLine::default() }
+        }
+    }
+}
+
+fn blocks(blocks: &[Block]) -> serde_json::Result<Vec<PieceLine<'_>>> {
+    let mut lines = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        lines.push(match block {
+            Block::Text(text) => PieceLine { r#type: "text", text: Some(text), ..PieceLine::default() },
+            Block::Thinking(thinking) => {
+                PieceLine { r#type: "thinking", thinking: Some(thinking), ..PieceLine::default() }
+            }
+            Block::ToolCall { id, name, args } => PieceLine {
+                r#type: "toolCall",
+                id: Some(id),
+                name: Some(name),
+                arguments: Some(raw(args)?),
+                ..PieceLine::default()
+            },
+        });
+    }
+    Ok(lines)
+}
+
+/// Only what is JSON, and on one line, is written as it is.
+fn raw(json: &Json) -> serde_json::Result<&RawValue> {
+    if json.as_str().contains(['\n', '\r']) {
+        return Err(serde::ser::Error::custom("not on one line"));
+    }
+    serde_json::from_str(json.as_str())
+}
+
+const fn usage(usage: &Usage) -> UsageLine {
+    let Cost { input, output, cache_read, cache_write, total } = usage.cost;
+    UsageLine {
+        input: usage.input,
+        output: usage.output,
+        cache_read: usage.cache_read,
+        cache_write: usage.cache_write,
+        total_tokens: usage.total,
+        cost: CostLine { input, output, cache_read, cache_write, total },
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HeaderLine<'a> {
+    r#type: &'static str,
+    version: u32,
+    id: &'a str,
+    timestamp: String,
+    cwd: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_session: Option<&'a str>,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct EntryLine<'a> {
+    r#type: &'static str,
+    id: &'a str,
+    /// Always there, and null at a root.
+    parent_id: Option<&'a str>,
+    timestamp: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<MessageLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_kept_entry_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_before: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Vec<PieceLine<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct MessageLine<'a> {
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Vec<PieceLine<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_error: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full_output_path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclude_from_context: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_before: Option<u64>,
+    timestamp: u64,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PieceLine<'a> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageLine {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    total_tokens: u64,
+    cost: CostLine,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CostLine {
+    input: f64,
+    output: f64,
+    cache_read: f64,
+    cache_write: f64,
+    total: f64,
+}

@@ -1,0 +1,291 @@
+//! The tokens that were given out: a file of their digests in the state directory.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+
+use super::{os, secret};
+
+/// The tokens of one state directory.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    path: PathBuf,
+}
+
+/// What is known of a token; not the token itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Token {
+    /// Its name, which is no secret.
+    pub token_id: String,
+    /// What its owner calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// When it was made, in milliseconds since 1970.
+    pub created_at: u64,
+    /// Its digest.
+    #[serde(with = "hexadecimal")]
+    sha256: [u8; 32],
+}
+
+/// Why the tokens cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// The system refused something.
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else can read or change the file.
+    #[error("{} can be read or changed by others, so that it is not used; make it yours alone (mode 0600)", .0.display())]
+    Exposed(PathBuf),
+    /// It is not what was written.
+    #[error("{} cannot be read: {problem}", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There are too many already.
+    #[error("there are {MOST} tokens already; revoke some with `push token revoke ID`")]
+    TooMany,
+    /// A name cannot be used.
+    #[error("a token's name is one line of 1 to {NAME} characters")]
+    Name,
+    /// The system has no random bits.
+    #[error("no random bits: {0}")]
+    Chance(getrandom::Error),
+}
+
+/// The form of the file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u32,
+    tokens: Vec<Token>,
+}
+
+impl Tokens {
+    /// Knows where the tokens are kept; nothing is read yet.
+    pub fn new(state: &Path) -> Self {
+        Self { path: state.join("tokens.json") }
+    }
+
+    /// Makes a token and keeps its digest, durably; the token itself is returned, and is to be had only now.
+    pub fn add(&self, name: Option<&str>, now_ms: u64) -> Result<(Token, String), TokensError> {
+        let plain = |name: &str| {
+            !name.trim().is_empty() && name.chars().count() <= NAME && !name.contains(char::is_control)
+        };
+        if !name.is_none_or(plain) {
+            return Err(TokensError::Name);
+        }
+        let secret = secret::fresh(BEGINNING).map_err(TokensError::Chance)?;
+        let token = Token {
+            token_id: format!("tok_{}", Ulid::generate()),
+            name: name.map(str::to_owned),
+            created_at: now_ms,
+            sha256: secret::hash(&secret),
+        };
+        let _lock = self.lock()?;
+        let mut tokens = self.list()?;
+        if tokens.len() >= MOST {
+            return Err(TokensError::TooMany);
+        }
+        tokens.push(token.clone());
+        self.write(tokens)?;
+        Ok((token, secret))
+    }
+
+    /// Forgets a token, durably; whether there was one of that name.
+    pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
+        let _lock = self.lock()?;
+        let mut tokens = self.list()?;
+        let before = tokens.len();
+        tokens.retain(|token| token.token_id != id);
+        if tokens.len() == before {
+            return Ok(false);
+        }
+        self.write(tokens).map(|()| true)
+    }
+
+    /// Returns what is known of the tokens, the oldest first.
+    pub fn list(&self) -> Result<Vec<Token>, TokensError> {
+        let io = |action| failed(action, &self.path);
+        let file = match os::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io("open")(error)),
+        };
+        if !os::is_private(&file.metadata().map_err(io("look at"))?) {
+            return Err(TokensError::Exposed(self.path.clone()));
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES).read_to_string(&mut text).map_err(io("read"))?;
+        let malformed = |problem| TokensError::Malformed { path: self.path.clone(), problem };
+        let written: Written = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        if written.version != VERSION {
+            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+        }
+        Ok(written.tokens)
+    }
+
+    /// Tells whether a token is one of these; each is compared, so that time tells nothing.
+    pub fn holds(&self, token: &str) -> Result<bool, TokensError> {
+        let known = self.list()?;
+        Ok(known.iter().filter(|known| secret::matches(token, &known.sha256)).count() > 0)
+    }
+
+    /// Keeps others from changing the file until it is dropped.
+    fn lock(&self) -> Result<fs::File, TokensError> {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        os::private_directory(directory).map_err(failed("make", directory))?;
+        let path = self.path.with_extension("lock");
+        let file = os::private_file(&path).map_err(failed("open", &path))?;
+        file.lock().map_err(failed("lock", &path))?;
+        Ok(file)
+    }
+
+    fn write(&self, tokens: Vec<Token>) -> Result<(), TokensError> {
+        // Plain data of ours: there is nothing in it that could not be written.
+        let bytes = serde_json::to_vec_pretty(&Written { version: VERSION, tokens }).unwrap_or_default();
+        let draft = self.path.with_extension("new");
+        let put = || {
+            if let Err(error) = fs::remove_file(&draft)
+                && error.kind() != ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+            let mut file = os::private_file(&draft)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&draft, &self.path)?;
+            os::sync_directory(self.path.parent().unwrap_or(&self.path))
+        };
+        put().map_err(failed("write", &self.path))
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TokensError + use<> {
+    let path = path.to_path_buf();
+    move |source| TokensError::Io { action, path, source }
+}
+
+/// How a digest is written.
+mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::HEXLOWER;
+
+    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&HEXLOWER.encode(digest))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or_else(|| D::Error::custom("a digest is not 64 hexadecimal digits"))
+    }
+}
+
+/// How tokens begin, so that they are known for what they are where they should not be.
+const BEGINNING: &str = "ptk_";
+/// The form of the file that is read and written.
+const VERSION: u32 = 1;
+/// How many tokens there may be.
+const MOST: usize = 1_000;
+/// How long a name may be.
+const NAME: usize = 128;
+/// How large the file may be.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_opens_until_it_is_revoked_and_is_not_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(&dir.path().join("state"));
+        assert_eq!((tokens.list().unwrap(), tokens.holds("ptk_x").unwrap()), (Vec::new(), false));
+        let (first, secret) = tokens.add(Some("laptop"), 7).unwrap();
+        let (second, other) = tokens.add(None, 8).unwrap();
+        // Another process reads the same.
+        let tokens = Tokens::new(&dir.path().join("state"));
+        assert_eq!(tokens.list().unwrap(), [first.clone(), second]);
+        assert!(tokens.holds(&secret).unwrap() && tokens.holds(&other).unwrap());
+        for wrong in ["", "ptk_", &secret[..67], &format!("{secret}0"), &secret.to_uppercase()] {
+            assert!(!tokens.holds(wrong).unwrap(), "{wrong}");
+        }
+        let file = fs::read_to_string(&tokens.path).unwrap();
+        assert!(!file.contains(&secret) && !file.contains(&secret[4..]), "{file}");
+        assert!(!tokens.revoke("tok_unknown").unwrap());
+        assert!(tokens.revoke(&first.token_id).unwrap());
+        assert!(!tokens.holds(&secret).unwrap() && tokens.holds(&other).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_read_opens_nothing_and_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(dir.path());
+        let (_, secret) = tokens.add(None, 1).unwrap();
+        for text in ["{", r#"{"version":2,"tokens":[]}"#, r#"{"version":1,"tokens":[{"tokenId":"x"}]}"#] {
+            fs::write(&tokens.path, text).unwrap();
+            assert!(matches!(tokens.holds(&secret), Err(TokensError::Malformed { .. })), "{text}");
+            assert!(matches!(tokens.add(None, 2), Err(TokensError::Malformed { .. })), "{text}");
+            assert_eq!(fs::read_to_string(&tokens.path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_short_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(dir.path());
+        for wrong in ["", "  ", "two\nlines", &"x".repeat(129)] {
+            assert!(matches!(tokens.add(Some(wrong), 1), Err(TokensError::Name)), "{wrong}");
+        }
+        tokens.add(Some(&"ä".repeat(128)), 1).unwrap();
+    }
+
+    #[test]
+    fn many_who_add_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..4 {
+                        Tokens::new(dir.path()).add(None, 1).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Tokens::new(dir.path()).list().unwrap().len(), 32);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_can_read_is_not_used_and_a_link_is_not_followed() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(&dir.path().join("state"));
+        let (_, secret) = tokens.add(None, 1).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&tokens.path), mode(tokens.path.parent().unwrap())), (0o600, 0o700));
+        fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(tokens.holds(&secret), Err(TokensError::Exposed(_))));
+        fs::set_permissions(&tokens.path, fs::Permissions::from_mode(0o600)).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(&tokens.path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &tokens.path).unwrap();
+        assert!(matches!(tokens.holds(&secret), Err(TokensError::Io { .. })));
+    }
+}

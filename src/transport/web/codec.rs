@@ -1,0 +1,363 @@
+//! The frames of a WebSocket (RFC 6455), as a server reads and writes them.
+//!
+//! It is handed bytes and touches nothing. A text is gathered, up to its limit; a longer one and every binary message is
+//! reported when that is known and passed over while it streams in. No extension is spoken, so that a reserved bit is a
+//! fault.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A whole text.
+    Text(Bytes),
+    /// A text over the limit; the rest of it is passed over.
+    TooLong {
+        /// How long it is, as far as is known.
+        bytes: u64,
+    },
+    /// A message that is not text; the rest of it is passed over.
+    Binary,
+    /// The peer asks whether anybody is there.
+    Ping(Bytes),
+    /// It heard that we asked.
+    Pong,
+    /// It leaves, perhaps with a reason.
+    Close(Option<u16>),
+}
+
+/// How a peer broke the rules; the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("a frame of a client is not masked")]
+    Unmasked,
+    #[error("a reserved bit is set, but no extension was agreed upon")]
+    Reserved,
+    #[error("a frame is of an unknown kind")]
+    UnknownKind,
+    #[error("a control frame is in pieces")]
+    SplitControl,
+    #[error("a control frame is too long")]
+    LongControl,
+    #[error("a length is not written in the shortest way")]
+    Length,
+    #[error("a continuation of nothing")]
+    NothingToContinue,
+    #[error("a message begins inside another")]
+    Interleaved,
+    #[error("a text is not UTF-8")]
+    NotUtf8,
+    #[error("a close frame is malformed")]
+    BadClose,
+}
+
+impl Fault {
+    /// The code that the peer is told.
+    pub(super) const fn code(self) -> u16 {
+        match self {
+            Self::NotUtf8 => code::NOT_UTF8,
+            Self::Unmasked
+            | Self::Reserved
+            | Self::UnknownKind
+            | Self::SplitControl
+            | Self::LongControl
+            | Self::Length
+            | Self::NothingToContinue
+            | Self::Interleaved
+            | Self::BadClose => code::PROTOCOL,
+        }
+    }
+}
+
+/// Reasons to close, as numbers.
+pub(super) mod code {
+    pub(in super::super) const NORMAL: u16 = 1000;
+    pub(in super::super) const GOING_AWAY: u16 = 1001;
+    pub(in super::super) const PROTOCOL: u16 = 1002;
+    pub(in super::super) const NOT_UTF8: u16 = 1007;
+    pub(in super::super) const POLICY: u16 = 1008;
+}
+
+/// Cuts a stream of bytes into what was said.
+#[derive(Debug)]
+pub(super) struct Codec {
+    limit: u64,
+    stage: Stage,
+    message: Message,
+}
+
+/// Where in the stream we are.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// Before a frame.
+    Head,
+    /// In a frame that is needed whole.
+    Payload(Head),
+    /// In a frame that is passed over.
+    Skip { left: u64 },
+}
+
+/// What data frames belong to.
+#[derive(Debug)]
+enum Message {
+    /// None has begun.
+    None,
+    /// A text whose end is to come.
+    Text(BytesMut),
+    /// One that is passed over to its end.
+    Unwanted,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    last: bool,
+    kind: Kind,
+    length: u64,
+    mask: [u8; 4],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Continuation,
+    Text,
+    Binary,
+    Close,
+    Ping,
+    Pong,
+}
+
+impl Codec {
+    /// Makes a codec for texts of at most `limit` bytes.
+    pub(super) const fn new(limit: u64) -> Self {
+        Self { limit, stage: Stage::Head, message: Message::None }
+    }
+
+    /// Takes the next thing that was said out of `source`, if enough of it has arrived.
+    ///
+    /// After a fault nothing in the stream can be trusted.
+    pub(super) fn next(&mut self, source: &mut BytesMut) -> Result<Option<Heard>, Fault> {
+        loop {
+            match self.stage {
+                Stage::Head => {
+                    let Some(head) = parse(source)? else { return Ok(None) };
+                    if let Some(heard) = self.begin(head)? {
+                        return Ok(Some(heard));
+                    }
+                }
+                Stage::Skip { left } => {
+                    let here = left.min(source.len() as u64);
+                    // No more than there is, so nothing is cut off.
+                    source.advance(here as usize);
+                    self.stage = if here == left { Stage::Head } else { Stage::Skip { left: left - here } };
+                    if here < left {
+                        return Ok(None);
+                    }
+                }
+                Stage::Payload(head) => {
+                    if (source.len() as u64) < head.length {
+                        return Ok(None);
+                    }
+                    self.stage = Stage::Head;
+                    // It is there, so that it fits.
+                    let mut payload = source.split_to(head.length as usize);
+                    unmask(&mut payload, head.mask);
+                    if let Some(heard) = self.end(head, payload)? {
+                        return Ok(Some(heard));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides what becomes of a frame whose head is there, and says what that alone already tells.
+    fn begin(&mut self, head: Head) -> Result<Option<Heard>, Fault> {
+        let gathered = match (head.kind, &self.message) {
+            (Kind::Close | Kind::Ping | Kind::Pong, _) => {
+                self.stage = Stage::Payload(head);
+                return Ok(None);
+            }
+            (Kind::Text | Kind::Binary, Message::Text(_) | Message::Unwanted) => {
+                return Err(Fault::Interleaved);
+            }
+            (Kind::Continuation, Message::None) => return Err(Fault::NothingToContinue),
+            (Kind::Binary, Message::None) => {
+                self.skip(head);
+                return Ok(Some(Heard::Binary));
+            }
+            (Kind::Continuation, Message::Unwanted) => {
+                self.skip(head);
+                return Ok(None);
+            }
+            (Kind::Text, Message::None) => 0,
+            (Kind::Continuation, Message::Text(gathered)) => gathered.len() as u64,
+        };
+        let bytes = gathered.saturating_add(head.length);
+        if bytes > self.limit {
+            self.skip(head);
+            return Ok(Some(Heard::TooLong { bytes }));
+        }
+        self.stage = Stage::Payload(head);
+        Ok(None)
+    }
+
+    fn skip(&mut self, head: Head) {
+        self.stage = Stage::Skip { left: head.length };
+        self.message = if head.last { Message::None } else { Message::Unwanted };
+    }
+
+    /// Says what a whole frame tells, if it ends something.
+    fn end(&mut self, head: Head, payload: BytesMut) -> Result<Option<Heard>, Fault> {
+        match head.kind {
+            Kind::Ping => return Ok(Some(Heard::Ping(payload.freeze()))),
+            Kind::Pong => return Ok(Some(Heard::Pong)),
+            Kind::Close => return reason(&payload).map(|code| Some(Heard::Close(code))),
+            Kind::Continuation | Kind::Text | Kind::Binary => {}
+        }
+        let text = match std::mem::replace(&mut self.message, Message::None) {
+            Message::Text(mut gathered) => {
+                gathered.extend_from_slice(&payload);
+                gathered
+            }
+            Message::None | Message::Unwanted => payload,
+        };
+        if !head.last {
+            self.message = Message::Text(text);
+            return Ok(None);
+        }
+        if std::str::from_utf8(&text).is_err() {
+            return Err(Fault::NotUtf8);
+        }
+        Ok(Some(Heard::Text(text.freeze())))
+    }
+}
+
+/// Takes the head of a frame off, if all of it is there; what is wrong with it is said as soon as it is seen.
+fn parse(source: &mut BytesMut) -> Result<Option<Head>, Fault> {
+    let [first, second, ..] = source[..] else { return Ok(None) };
+    if first & 0x70 != 0 {
+        return Err(Fault::Reserved);
+    }
+    let (last, short) = (first & 0x80 != 0, second & 0x7f);
+    let kind = match first & 0x0f {
+        0x0 => Kind::Continuation,
+        0x1 => Kind::Text,
+        0x2 => Kind::Binary,
+        0x8 => Kind::Close,
+        0x9 => Kind::Ping,
+        0xa => Kind::Pong,
+        _ => return Err(Fault::UnknownKind),
+    };
+    if second & 0x80 == 0 {
+        return Err(Fault::Unmasked);
+    }
+    if matches!(kind, Kind::Close | Kind::Ping | Kind::Pong) {
+        match (last, short) {
+            (false, _) => return Err(Fault::SplitControl),
+            (true, 126..) => return Err(Fault::LongControl),
+            (true, _) => {}
+        }
+    }
+    let more = match short {
+        0..=125 => 0,
+        126 => 2,
+        127.. => 8,
+    };
+    let Some(rest) = source.get(2..2 + more + 4) else { return Ok(None) };
+    let (written, mask) = rest.split_at(more);
+    let length = match short {
+        0..=125 => u64::from(short),
+        126.. => written.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+    };
+    let shortest = match short {
+        0..=125 => true,
+        126 => length > 125,
+        127.. => length > 0xffff && length >> 63 == 0,
+    };
+    if !shortest {
+        return Err(Fault::Length);
+    }
+    let mask = [mask[0], mask[1], mask[2], mask[3]];
+    source.advance(2 + more + 4);
+    Ok(Some(Head { last, kind, length, mask }))
+}
+
+fn unmask(payload: &mut [u8], mask: [u8; 4]) {
+    let mut eights = payload.chunks_exact_mut(8);
+    for eight in &mut eights {
+        for (byte, key) in eight.iter_mut().zip(mask.iter().chain(&mask)) {
+            *byte ^= key;
+        }
+    }
+    for (byte, key) in eights.into_remainder().iter_mut().zip(mask.iter().chain(&mask)) {
+        *byte ^= key;
+    }
+}
+
+/// Reads why a peer leaves.
+fn reason(payload: &[u8]) -> Result<Option<u16>, Fault> {
+    match payload {
+        [] => Ok(None),
+        [high, low, words @ ..] => {
+            let code = u16::from_be_bytes([*high, *low]);
+            if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+                return Err(Fault::BadClose);
+            }
+            std::str::from_utf8(words).map_err(|_| Fault::NotUtf8)?;
+            Ok(Some(code))
+        }
+        [_] => Err(Fault::BadClose),
+    }
+}
+
+/// What precedes a payload of ours.
+pub(super) struct OutHead {
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl OutHead {
+    /// The head of a text of so many bytes.
+    pub(super) const fn text(length: usize) -> Self {
+        Self::of(0x81, length as u64)
+    }
+
+    const fn of(first: u8, length: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = length.to_be_bytes();
+        match length {
+            // Its value fits where it is put in each case.
+            0..=125 => Self { bytes: [first, h, 0, 0, 0, 0, 0, 0, 0, 0], length: 2 },
+            126..=0xffff => Self { bytes: [first, 126, g, h, 0, 0, 0, 0, 0, 0], length: 4 },
+            0x1_0000.. => Self { bytes: [first, 127, a, b, c, d, e, f, g, h], length: 10 },
+        }
+    }
+}
+
+impl AsRef<[u8]> for OutHead {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Answers a ping.
+pub(super) fn pong(payload: &[u8]) -> Bytes {
+    control(0x8a, payload)
+}
+
+/// Says goodbye, with a reason where there is one.
+pub(super) fn close(code: Option<u16>, words: &str) -> Bytes {
+    match code {
+        Some(code) => control(0x88, &[&code.to_be_bytes(), words.as_bytes()].concat()),
+        None => control(0x88, b""),
+    }
+}
+
+/// A control frame; its payload is short by the protocol, or of our own making.
+fn control(first: u8, payload: &[u8]) -> Bytes {
+    let payload = &payload[..payload.len().min(125)];
+    let head = OutHead::of(first, payload.len() as u64);
+    Bytes::from([head.as_ref(), payload].concat())
+}
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

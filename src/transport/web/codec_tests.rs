@@ -1,0 +1,223 @@
+//! Tests of the frames, on bytes in memory: the rules, every cut of a stream, and a peer that is not ours.
+
+use tungstenite::protocol::{Role, WebSocket};
+use tungstenite::{Message as Theirs, protocol::frame::coding::CloseCode};
+
+use super::*;
+
+#[test]
+fn texts_come_whole_whatever_pieces_they_are_sent_in() {
+    let stream = [
+        frame(0x81, b"one"),
+        frame(0x01, b"tw"),
+        frame(0x89, b"there?"),
+        frame(0x00, b""),
+        frame(0x80, "o\u{e4}".as_bytes()),
+        frame(0x8a, b""),
+        frame(0x81, b""),
+        frame(0x88, b"\x03\xe8bye"),
+    ]
+    .concat();
+    let expected = [
+        text("one"),
+        Heard::Ping(Bytes::from_static(b"there?")),
+        text("two\u{e4}"),
+        Heard::Pong,
+        text(""),
+        Heard::Close(Some(1000)),
+    ];
+    for size in 1..=stream.len() {
+        assert_eq!(heard(9, &stream, size).unwrap(), expected, "pieces of {size}");
+    }
+}
+
+#[test]
+fn a_long_text_costs_itself_and_is_never_gathered() {
+    let long = frame(0x81, &[b'x'; 300]);
+    let stream = [long, frame(0x01, b"12345"), frame(0x80, b"6789"), frame(0x81, b"fine")].concat();
+    for size in 1..=stream.len() {
+        let expected = [Heard::TooLong { bytes: 300 }, Heard::TooLong { bytes: 9 }, text("fine")];
+        assert_eq!(heard(8, &stream, size).unwrap(), expected, "pieces of {size}");
+    }
+    let mut codec = Codec::new(8);
+    let mut source = BytesMut::from(&[0x81, 0xff, 0, 0, 0, 0x10, 0, 0, 0, 0, 1, 2, 3, 4][..]);
+    assert_eq!(codec.next(&mut source), Ok(Some(Heard::TooLong { bytes: 1 << 36 })), "said at once");
+    for _ in 0..100 {
+        source.extend_from_slice(&[7; 1000]);
+        assert_eq!(codec.next(&mut source), Ok(None));
+        assert!(source.is_empty() && source.capacity() <= 64 * 1024);
+    }
+}
+
+#[test]
+fn what_is_not_text_is_reported_once_and_passed_over() {
+    let stream = [frame(0x02, b"\xff\xff"), frame(0x89, b""), frame(0x80, b"\xff"), frame(0x81, b"t")];
+    let expected = [Heard::Binary, Heard::Ping(Bytes::new()), text("t")];
+    assert_eq!(heard(1, &stream.concat(), 3).unwrap(), expected);
+    assert_eq!(heard(1, &frame(0x82, &[0; 70_000]), 999).unwrap(), [Heard::Binary]);
+}
+
+#[test]
+fn a_text_of_exactly_the_limit_is_whole() {
+    for length in [0, 1, 125, 126, 0xffff, 0x1_0000] {
+        let sent = vec![b'a'; length];
+        let got = heard(length as u64, &frame(0x81, &sent), 4096).unwrap();
+        assert_eq!(got, [Heard::Text(Bytes::from(sent))], "{length}");
+    }
+}
+
+#[test]
+fn every_broken_rule_is_found_and_has_its_code() {
+    let unmasked = [0x81, 0x03, b'a', b'b', b'c'].to_vec();
+    let cases: [(&str, Vec<u8>, Fault, u16); 16] = [
+        ("unmasked", unmasked, Fault::Unmasked, 1002),
+        ("a reserved bit", frame(0xc1, b"x"), Fault::Reserved, 1002),
+        ("kind 3", frame(0x83, b"x"), Fault::UnknownKind, 1002),
+        ("kind 11", frame(0x8b, b"x"), Fault::UnknownKind, 1002),
+        ("a ping in pieces", frame(0x09, b"x"), Fault::SplitControl, 1002),
+        ("a long ping", frame(0x89, &[0; 126]), Fault::LongControl, 1002),
+        ("two bytes for 5", [0x81, 0xfe, 0, 5, 0, 0, 0, 0].to_vec(), Fault::Length, 1002),
+        ("eight for 5", [&[0x81, 0xff][..], &[0; 7], &[5], &[0; 4]].concat(), Fault::Length, 1002),
+        ("a negative length", [&[0x81, 0xff][..], &[0xff; 8], &[0; 4]].concat(), Fault::Length, 1002),
+        ("continued nothing", frame(0x80, b"x"), Fault::NothingToContinue, 1002),
+        ("one in another", [frame(0x01, b"x"), frame(0x81, b"y")].concat(), Fault::Interleaved, 1002),
+        ("one in a binary", [frame(0x02, b"x"), frame(0x82, b"y")].concat(), Fault::Interleaved, 1002),
+        ("no UTF-8", frame(0x81, b"ok\xff"), Fault::NotUtf8, 1007),
+        ("half a character", frame(0x81, b"\xc3"), Fault::NotUtf8, 1007),
+        ("a short close", frame(0x88, b"\x03"), Fault::BadClose, 1002),
+        ("a secret code", frame(0x88, b"\x03\xed"), Fault::BadClose, 1002),
+    ];
+    for (what, stream, fault, code) in cases {
+        for size in [1, 3, stream.len()] {
+            assert_eq!(heard(64, &stream, size), Err(fault), "{what}, pieces of {size}");
+        }
+        assert_eq!(fault.code(), code, "{what}");
+        assert!(fault.to_string().len() <= 123, "it fits into a close frame");
+    }
+}
+
+#[test]
+fn another_implementation_reads_what_we_write() {
+    let mut stream = Vec::new();
+    for length in [0, 125, 126, 0xffff, 0x1_0000] {
+        stream.extend_from_slice(OutHead::text(length).as_ref());
+        stream.extend(std::iter::repeat_n(b'z', length));
+    }
+    stream.extend_from_slice(&pong(b"here"));
+    stream.extend_from_slice(&close(Some(code::GOING_AWAY), "words"));
+    let mut theirs = WebSocket::from_raw_socket(io(stream), Role::Client, None);
+    for length in [0, 125, 126, 0xffff, 0x1_0000] {
+        assert_eq!(theirs.read().unwrap(), Theirs::text("z".repeat(length)));
+    }
+    assert_eq!(theirs.read().unwrap(), Theirs::Pong(Bytes::from_static(b"here")));
+    let Theirs::Close(Some(reason)) = theirs.read().unwrap() else { panic!("it closes") };
+    assert_eq!((reason.code, reason.reason.as_str()), (CloseCode::Away, "words"));
+}
+
+#[test]
+fn we_read_what_another_implementation_writes() {
+    let mut theirs = WebSocket::from_raw_socket(io(Vec::new()), Role::Client, None);
+    for length in [0, 7, 8, 9, 125, 126, 0xffff, 0x1_0000, 200_000] {
+        theirs.write(Theirs::text("y".repeat(length))).unwrap();
+    }
+    theirs.write(Theirs::binary(vec![1, 2, 3])).unwrap();
+    theirs.flush().unwrap();
+    let written = theirs.get_ref().written.clone();
+    let got = heard(200_000, &written, 777).unwrap();
+    let lengths: Vec<usize> = got
+        .iter()
+        .filter_map(|heard| match heard {
+            Heard::Text(text) => Some(text.len()).filter(|_| text.iter().all(|byte| *byte == b'y')),
+            Heard::TooLong { .. } | Heard::Binary | Heard::Ping(_) | Heard::Pong | Heard::Close(_) => None,
+        })
+        .collect();
+    assert_eq!(lengths, [0, 7, 8, 9, 125, 126, 0xffff, 0x1_0000, 200_000]);
+    assert_eq!(got.last(), Some(&Heard::Binary));
+}
+
+#[test]
+fn any_bytes_are_heard_the_same_in_any_pieces() {
+    for seed in 0..3_000_u64 {
+        let mut chance = Chance(seed);
+        let mut stream = Vec::new();
+        for _ in 0..chance.below(6) {
+            let first = [0x81, 0x01, 0x00, 0x80, 0x82, 0x89, 0x88, 0x8a][chance.below(8) as usize];
+            let length = [0, 3, 125, 126, 300][chance.below(5) as usize];
+            let payload: Vec<u8> = (0..length).map(|_| b"a\xc3\xa4{"[chance.below(4) as usize]).collect();
+            stream.extend(frame(first, &payload));
+        }
+        // Some are cut off, some have a byte that is another.
+        stream.truncate(stream.len() - (chance.below(3) as usize).min(stream.len()));
+        if chance.below(2) == 0 && !stream.is_empty() {
+            let at = chance.below(stream.len() as u64) as usize;
+            stream[at] = chance.below(256) as u8;
+        }
+        let whole = heard(200, &stream, stream.len().max(1));
+        for size in [1, 2, 7, 64] {
+            assert_eq!(heard(200, &stream, size), whole, "seed {seed}, pieces of {size}");
+        }
+    }
+}
+
+/// Numbers from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// What is heard of a stream that comes in pieces.
+fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
+    let (mut codec, mut source, mut all) = (Codec::new(limit), BytesMut::new(), Vec::new());
+    for piece in stream.chunks(size) {
+        source.extend_from_slice(piece);
+        while let Some(heard) = codec.next(&mut source)? {
+            all.push(heard);
+        }
+    }
+    Ok(all)
+}
+
+fn text(text: &str) -> Heard {
+    Heard::Text(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+/// A frame of a client.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = [0xa5, 0x00, 0x3c, 0xff];
+    let mut bytes = OutHead::of(first, payload.len() as u64).as_ref().to_vec();
+    bytes[1] |= 0x80;
+    bytes.extend_from_slice(&mask);
+    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));
+    bytes
+}
+
+/// Bytes to read, and a place for those that are written.
+struct Pipe {
+    read: std::io::Cursor<Vec<u8>>,
+    written: Vec<u8>,
+}
+
+const fn io(read: Vec<u8>) -> Pipe {
+    Pipe { read: std::io::Cursor::new(read), written: Vec::new() }
+}
+
+impl std::io::Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.read.read(into)
+    }
+}
+
+impl std::io::Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.written.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

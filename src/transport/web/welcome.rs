@@ -1,0 +1,161 @@
+//! The handshake of a WebSocket: one request, one answer, in good time.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::super::frames::{self, Receiving, Sending};
+use super::door::{Door, Grant, Refusal, token};
+use super::socket::SocketLimits;
+
+/// What is allowed to a connection on its way in, and then.
+#[derive(Debug, Clone, Copy)]
+pub struct WelcomeLimits {
+    /// How long the handshake may take.
+    pub handshake: Duration,
+    /// What holds afterwards.
+    pub socket: SocketLimits,
+}
+
+/// Why a connection became no WebSocket.
+#[derive(Debug, thiserror::Error)]
+pub enum Unwelcome {
+    /// It was turned away, and told why.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// It did not ask in time.
+    #[error("the handshake took too long")]
+    Slow,
+    /// It broke, or did not speak HTTP.
+    #[error("the handshake failed")]
+    Broken(#[source] io::Error),
+}
+
+/// Who decides whether a request that comes from where it may is let in.
+pub trait Entry: Sync {
+    /// What somebody who is let in holds as long as the connection lasts.
+    type Pass: Send + Sync;
+
+    /// Decides, given the token that the request brings.
+    fn enter(&self, token: Option<String>) -> impl Future<Output = Result<Self::Pass, Refusal>> + Send;
+}
+
+/// A connection that was let in.
+#[derive(Debug)]
+pub struct Welcomed<P> {
+    /// What it holds as long as it lasts.
+    pub pass: P,
+    /// The half that messages come from.
+    pub receiving: Receiving,
+    /// The half that messages go to.
+    pub sending: Sending,
+}
+
+/// Answers the one request of a connection, which becomes a WebSocket or ends.
+pub async fn welcome<E: Entry>(
+    stream: TcpStream,
+    door: &Door,
+    limits: WelcomeLimits,
+    entry: &E,
+) -> Result<Welcomed<E::Pass>, Unwelcome> {
+    let outcome = OnceLock::new();
+    let verdict = &outcome;
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let (decided, response) = match decide(&request, door, entry).await {
+            Ok((pass, grant)) => (Ok(pass), granted(&grant)),
+            Err(refusal) => (Err(refusal), answer(refusal)),
+        };
+        // There is one request.
+        let _ = verdict.set(decided);
+        Ok::<_, Infallible>(response)
+    });
+    let mut http = http1::Builder::new();
+    http.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+    let serving = http.serve_connection(TokioIo::new(stream), service).without_shutdown();
+    let parts = match timeout(limits.handshake, serving).await {
+        Ok(Ok(parts)) => parts,
+        Ok(Err(error)) => return Err(Unwelcome::Broken(io::Error::other(error))),
+        Err(_) => return Err(Unwelcome::Slow),
+    };
+    let (stream, early) = (parts.io.into_inner(), parts.read_buf);
+    match outcome.into_inner() {
+        Some(Ok(pass)) => {
+            let (receiving, sending) = frames::web(stream, early, limits.socket);
+            Ok(Welcomed { pass, receiving, sending })
+        }
+        Some(Err(refusal)) => {
+            part(stream).await;
+            Err(Unwelcome::Refused(refusal))
+        }
+        None => Err(Unwelcome::Broken(io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+async fn decide<E: Entry>(
+    request: &Request<Incoming>,
+    door: &Door,
+    entry: &E,
+) -> Result<(E::Pass, Grant), Refusal> {
+    door.admits(request)?;
+    let pass = entry.enter(token(request)).await?;
+    Ok((pass, door.grants(request)?))
+}
+
+fn granted(grant: &Grant) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&grant.accept) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    if let Some(protocol) = grant.protocol {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    }
+    response
+}
+
+fn answer(refusal: Refusal) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{refusal}\n")));
+    *response.status_mut() = refusal.status();
+    let headers = response.headers_mut();
+    // There is no second request on a connection.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.extend(refusal.header());
+    response
+}
+
+/// Ends a connection so that its peer can read the answer: what it still sends is taken and thrown away.
+async fn part(mut stream: TcpStream) {
+    let read_out = async {
+        let mut unread = vec![0; 4 * 1024];
+        stream.shutdown().await?;
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Who takes longer has had its time.
+    let _ = timeout(LINGER, read_out).await;
+}
+
+/// How large a request's head may be, and how many headers it may have.
+const HEAD_BYTES: usize = 16 * 1024;
+const HEADERS: usize = 64;
+
+/// How long a peer has to read why it was turned away.
+const LINGER: Duration = Duration::from_secs(1);

@@ -1,0 +1,196 @@
+//! Questions of a model that somebody answers, dismisses or leaves alone; and pictures over the wire.
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, provider, variables, wants};
+use crate::daemon::Client;
+use crate::model::{Reply, Speaks};
+
+#[test]
+fn an_answer_becomes_the_result_of_the_question() {
+    let bench = Bench::new();
+    let colours = json!({"method": "select", "title": "Which colour?", "message": "For the door.",
+        "options": ["red", "blue"]});
+    bench.server.script([wants("I ask.", "ask_user", colours), Reply::says("Blue it is.")]);
+    let (mut client, session) = bench.begin("paint it");
+    let asked = client.event_of("approval_required")["payload"].clone();
+    assert_eq!((&asked["kind"], &asked["onDenial"]), (&json!("question"), &json!("dismiss")));
+    assert_eq!(asked["summary"], "Which colour?\nFor the door.");
+    assert_eq!(
+        asked["form"],
+        json!({"method": "select", "title": "Which colour?", "message": "For the door.", "options": ["red", "blue"]})
+    );
+    let listed = client.get("list_approvals", json!({}))["approvals"][0].clone();
+    assert_eq!(listed["form"], asked["form"]);
+    // An answer that is none, or none at all, leaves the question open.
+    for wrong in [json!("green"), json!(1), json!(["red"])] {
+        assert_eq!(refused(&mut client, &session, &asked, "approve", Some(wrong)), "INVALID_REQUEST");
+    }
+    assert_eq!(refused(&mut client, &session, &asked, "approve", None), "INVALID_REQUEST");
+    assert_eq!(refused(&mut client, &session, &asked, "deny", Some(json!("red"))), "INVALID_REQUEST");
+    client.get("submit_approval", vote(&session, &asked, "approve", Some(json!("blue"))));
+    let received = client.event_of("approval_received")["payload"].clone();
+    assert_eq!((&received["decision"], &received["answer"]), (&json!("approve"), &json!("blue")));
+    let result = client.event_of("tool_result")["payload"].clone();
+    assert_eq!((&result["status"], &result["text"]), (&json!("done"), &json!("\"blue\"")));
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert_eq!(bench.told(1).last().unwrap()["content"], "\"blue\"");
+}
+
+#[test]
+fn a_question_that_is_dismissed_fails_and_the_run_goes_on() {
+    let bench = Bench::new();
+    bench.server.script([wants("I ask.", "ask_user", sure()), Reply::says("Then not.")]);
+    let (mut client, session) = bench.begin("go");
+    let asked = client.event_of("approval_required")["payload"].clone();
+    client.get("submit_approval", vote(&session, &asked, "deny", None));
+    let result = client.event_of("tool_result")["payload"].clone();
+    assert_eq!(result["structuredError"]["type"], "DISMISSED");
+    assert_eq!(result["structuredError"]["message"], "dismissed by cli");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Then not.");
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_fails_and_the_run_goes_on() {
+    let bench = Bench::new();
+    let mut soon = sure();
+    soon["timeoutSeconds"] = json!(1);
+    bench.server.script([wants("I ask.", "ask_user", soon), Reply::says("Nobody is there.")]);
+    let (mut client, session) = bench.begin("go");
+    let asked = client.event_of("approval_required")["payload"].clone();
+    let received = client.event_of("approval_received")["payload"].clone();
+    assert_eq!((&received["decision"], &received["by"]), (&json!("deny"), &json!("timeout")));
+    let result = client.event_of("tool_result")["payload"].clone();
+    assert_eq!(result["structuredError"]["type"], "TIMED_OUT");
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Nobody is there.");
+    let late = refused(&mut client, &session, &asked, "approve", Some(json!(true)));
+    assert_eq!(late, "APPROVAL_EXPIRED");
+}
+
+#[test]
+fn a_question_outlives_the_daemon_and_a_bad_one_is_told_to_the_model() {
+    let mut bench = Bench::new();
+    let empty = json!({"method": "select", "title": "Which?", "options": []});
+    bench.server.script([
+        wants("I ask badly.", "ask_user", empty),
+        wants("I ask.", "ask_user", sure()),
+        Reply::says("Thank you."),
+    ]);
+    let (mut client, session) = bench.begin("go");
+    let result = client.event_of("tool_result")["payload"].clone();
+    assert_eq!(result["structuredError"]["type"], "BAD_ARGUMENTS");
+    let asked = client.event_of("approval_required")["payload"].clone();
+    bench.daemon.kill();
+    bench.daemon.revive();
+    let mut client = bench.back(&session);
+    client.event_of("run_recovered");
+    client.get("submit_approval", vote(&session, &asked, "approve", Some(json!(true))));
+    assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Thank you.");
+    let told = bench.told(2);
+    assert_eq!(told.last().unwrap()["content"], "true");
+}
+
+#[test]
+fn the_client_answers_dismisses_and_says_what_is_missing() {
+    let bench = Bench::new();
+    let name = json!({"method": "interview", "title": "Who are you?", "fields": [{"name": "name"}, {"name": "age"}]});
+    bench.server.script([
+        wants("I ask.", "ask_user", name),
+        wants("And again.", "ask_user", sure()),
+        Reply::says("Good."),
+    ]);
+    let (mut client, _) = bench.begin("go");
+    client.event_of("approval_required");
+    let (code, said) = push(&bench, &["approve"]);
+    assert!(code == 64 && said.contains("--answer"), "{code} {said}");
+    let (code, said) = push(&bench, &["approve", "--answer", "Ann"]);
+    assert!(code == 64 && said.contains("a JSON object with name, age"), "{code} {said}");
+    let (code, said) = push(&bench, &["approve", "--answer", r#"{"name":"Ann","age":"9"}"#]);
+    assert!(code == 0 && said.starts_with("answered appr_"), "{code} {said}");
+    assert_eq!(client.event_of("tool_result")["payload"]["text"], r#"{"age":"9","name":"Ann"}"#);
+    client.event_of("approval_required");
+    let (code, said) = push(&bench, &["approve", "--answer", "no"]);
+    assert!(code == 0, "{code} {said}");
+    assert_eq!(client.event_of("tool_result")["payload"]["text"], "false");
+    assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
+}
+
+#[test]
+fn a_run_that_nobody_watches_dismisses_questions_and_goes_on() {
+    let bench = Bench::new();
+    for words in [&["--approve", "all"][..], &["--approve", "deny"]] {
+        bench.server.script([wants("I ask.", "ask_user", sure()), Reply::says("I decided myself.")]);
+        let mut command = bench.daemon.command("push");
+        command
+            .args([
+                "run",
+                "--headless",
+                "--json",
+                "--provider",
+                provider(Speaks::OpenAi),
+                "--model",
+                "test-model",
+            ])
+            .args(words)
+            .arg("go")
+            .envs(variables(Speaks::OpenAi, &bench.server.base_url(Speaks::OpenAi)))
+            .current_dir(bench.cwd());
+        let output = command.output().expect("push");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+        assert_eq!(
+            (output.status.code(), &result["summary"]),
+            (Some(0), &json!("I decided myself.")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn pictures_are_taken_and_told_and_are_part_of_their_message() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    let picture = |mime: &str, data: &str| json!({"mimeType": mime, "data": data});
+    bench.server.script([Reply::says("A cat.")]);
+    let images = json!([picture("image/png", "aGk=")]);
+    let payload = json!({"sessionId": session, "text": "look", "images": images, "clientMessageId": "m1"});
+    client.get("send_user_message", payload.clone());
+    assert_eq!(client.event_of("user_message")["payload"]["images"], images);
+    client.event_of("run_complete");
+    let told = bench.told(0).last().unwrap()["content"].clone();
+    assert_eq!(told[1]["image_url"]["url"], "data:image/png;base64,aGk=");
+    // Another picture under the same id is another message.
+    let mut other = payload.clone();
+    other["images"] = json!([picture("image/png", "aG8=")]);
+    assert_eq!(client.get("send_user_message", payload)["repeated"], true);
+    assert_eq!(client.refused("send_user_message", other), "INVALID_REQUEST");
+}
+
+fn sure() -> Value {
+    json!({"method": "confirm", "title": "Are you sure?"})
+}
+
+fn vote(session: &str, asked: &Value, decision: &str, answer: Option<Value>) -> Value {
+    let mut vote = json!({"sessionId": session, "approvalId": asked["approvalId"], "decision": decision});
+    if let Some(answer) = answer {
+        vote["answer"] = answer;
+    }
+    vote
+}
+
+fn refused(
+    client: &mut Client,
+    session: &str,
+    asked: &Value,
+    decision: &str,
+    answer: Option<Value>,
+) -> String {
+    client.refused("submit_approval", vote(session, asked, decision, answer))
+}
+
+/// Runs the client, and returns its exit code with what it said.
+fn push(bench: &Bench, words: &[&str]) -> (i32, String) {
+    let output = bench.daemon.command("push").args(words).output().expect("push");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}

@@ -1,0 +1,478 @@
+//! The rules of the book of commands, one by one.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "book_rules/scene.rs"]
+mod scene;
+
+use pushd::kernel::book::{
+    BookLimits, Counting, Effect, Input, Order, Outcome, Record, Row, Stored, Submission, Ticket,
+};
+use pushd::kernel::id::{Fingerprint, SessionId};
+use pushd::kernel::rate::RateLimits;
+use pushd::kernel::time::Now;
+use scene::{LIMITS, Scene, after, another, command, durable, in_session, keyed, nameless};
+
+fn overtaking(asked: Submission) -> Submission {
+    Submission { order: Order::Overtakes, ..asked }
+}
+
+fn limited(millis: u64, asked: Submission) -> Submission {
+    Submission { time_limit: Some(millis), ..asked }
+}
+
+#[test]
+fn a_command_is_accepted_run_and_finished() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "run 1"]);
+    assert_eq!(scene.done(1, "r"), ["later a ok r", "finished 1 ok r"]);
+    assert_eq!(scene.done(1, "twice"), [""; 0]);
+}
+
+#[test]
+fn a_durable_command_runs_when_it_is_on_disk_and_is_answered_when_its_outcome_is_written() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.submit(durable(1, "a")), ["accepted 1", "keep 1"]);
+    assert_eq!(scene.submit(command(2, "b")), ["accepted 2"], "it runs behind the first");
+    assert_eq!(scene.apply(Input::Kept(Ticket(1))), ["run 1"]);
+    assert_eq!(scene.done(1, "r"), ["settle 1 ok r"]);
+    assert_eq!(scene.apply(Input::Settled(Ticket(1))), ["finished 1 ok r", "run 2"]);
+}
+
+#[test]
+fn a_command_that_cannot_be_kept_fails_and_may_be_sent_again() {
+    let mut scene = Scene::new();
+    scene.submit(durable(1, "a"));
+    assert_eq!(scene.submit(durable(2, "a")), ["accepted 2"]);
+    let ended = scene.apply(Input::NotKept(Ticket(1)));
+    assert_eq!(ended, ["forget 1", "finished 1 failed NotKept", "finished 2 again failed NotKept"]);
+    assert_eq!(scene.submit(durable(3, "a")), ["accepted 3", "keep 3"]);
+}
+
+#[test]
+fn an_outcome_that_cannot_be_written_is_told_all_the_same() {
+    let mut scene = Scene::new();
+    scene.submit(durable(1, "a"));
+    scene.apply(Input::Kept(Ticket(1)));
+    scene.done(1, "r");
+    assert_eq!(scene.apply(Input::NotSettled(Ticket(1))), ["finished 1 ok r"]);
+    assert_eq!(scene.submit(durable(2, "a")), ["accepted 2", "finished 2 again ok r"]);
+}
+
+#[test]
+fn a_lane_runs_one_command_at_a_time_in_the_order_of_admission() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    assert_eq!(scene.submit(command(2, "b")), ["accepted 2"]);
+    assert_eq!(scene.submit(command(3, "c")), ["accepted 3"]);
+    assert_eq!(scene.submit(in_session("t", command(4, "d"))), ["accepted 4", "run 4"]);
+    assert_eq!(scene.fails(1, "e"), ["later a failed e", "finished 1 failed e", "run 2"]);
+    assert_eq!(scene.done(2, "r"), ["later b ok r", "finished 2 ok r", "run 3"]);
+}
+
+#[test]
+fn what_overtakes_waits_for_nobody_in_its_lane() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    assert_eq!(scene.submit(overtaking(command(2, "b"))), ["accepted 2", "run 2"]);
+    assert_eq!(scene.done(2, "r"), ["later b ok r", "finished 2 ok r"]);
+    assert_eq!(scene.submit(command(3, "c")), ["accepted 3"], "the lane is still taken");
+}
+
+#[test]
+fn a_repetition_gets_the_outcome_and_does_not_run() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    scene.fails(1, "broke");
+    assert_eq!(scene.submit(command(2, "a")), ["accepted 2", "finished 2 again failed broke"]);
+}
+
+#[test]
+fn a_repetition_of_what_is_under_way_waits_for_its_outcome() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    assert_eq!(scene.submit(command(2, "a")), ["accepted 2"]);
+    assert_eq!(scene.done(1, "r"), ["later a ok r", "finished 1 ok r", "finished 2 again ok r"]);
+}
+
+#[test]
+fn a_name_that_was_used_for_something_else_is_a_conflict_and_nothing_is_remembered_of_it() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", command(1, "a")));
+    let fault = |identity: &str, name: &str| {
+        format!(
+            "failed Conflict {{ identity: {identity}, name: {name:?}, earlier: \"work\", asked: \"other\" }}"
+        )
+    };
+    let by_id = format!("finished 2 {}", fault("Id", "a"));
+    assert_eq!(scene.submit(another(command(2, "a"))), ["accepted 2", &by_id], "while it is under way");
+    scene.done(1, "r");
+    let by_key = format!("finished 3 {}", fault("Key", "k"));
+    assert_eq!(scene.submit(another(keyed("k", command(3, "b")))), ["accepted 3", &by_key]);
+    assert_eq!(scene.submit(another(command(4, "b"))), ["accepted 4", "run 4"], "b was not taken");
+}
+
+#[test]
+fn a_key_is_looked_up_before_the_id() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", command(1, "a")));
+    scene.done(1, "first");
+    scene.submit(another(command(2, "b")));
+    scene.done(2, "second");
+    assert_eq!(scene.submit(keyed("k", command(3, "b"))), ["accepted 3", "finished 3 again ok first"]);
+}
+
+#[test]
+fn a_key_counts_within_its_session() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", nameless(command(1, ""))));
+    assert_eq!(scene.done(1, "r"), ["later k ok r", "finished 1 ok r"]);
+    assert_eq!(scene.submit(keyed("k", nameless(command(2, "")))), ["accepted 2", "finished 2 again ok r"]);
+    assert_eq!(scene.submit(in_session("t", keyed("k", nameless(command(3, ""))))), ["accepted 3", "run 3"]);
+    let server = Submission { session: None, ..keyed("k", nameless(command(4, ""))) };
+    assert_eq!(scene.submit(server), ["accepted 4", "run 4"]);
+}
+
+#[test]
+fn a_key_is_forgotten_when_its_time_is_over_and_the_id_is_not() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", command(1, "a")));
+    scene.done(1, "r");
+    scene.now = scene.now.after(599);
+    assert_eq!(scene.submit(keyed("k", nameless(command(2, "")))), ["accepted 2", "finished 2 again ok r"]);
+    scene.now = scene.now.after(1);
+    assert_eq!(scene.submit(another(keyed("k", nameless(command(3, ""))))), ["accepted 3", "run 3"]);
+    assert_eq!(scene.submit(command(4, "a")), ["accepted 4", "finished 4 again ok r"]);
+}
+
+#[test]
+fn a_repetition_under_a_new_name_makes_that_name_known() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", command(1, "a")));
+    assert_eq!(scene.submit(keyed("k", command(2, "b"))), ["accepted 2"]);
+    assert_eq!(
+        scene.done(1, "r"),
+        ["later a ok r", "finished 1 ok r", "later b ok r", "finished 2 again ok r"]
+    );
+    assert_eq!(scene.submit(command(3, "b")), ["accepted 3", "finished 3 again ok r"]);
+    let first = scene.submit(keyed("k", command(4, "c")));
+    assert_eq!(first, ["accepted 4", "later c ok r", "finished 4 again ok r"]);
+    let conflict = scene.submit(another(command(5, "c")));
+    assert!(conflict.iter().any(|word| word.contains("Conflict")), "{conflict:?}");
+}
+
+#[test]
+fn a_new_name_of_a_durable_command_is_written_before_it_is_answered() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", durable(1, "a")));
+    scene.apply(Input::Kept(Ticket(1)));
+    scene.submit(keyed("k", durable(2, "b")));
+    scene.done(1, "r");
+    assert_eq!(scene.apply(Input::Settled(Ticket(1))), ["finished 1 ok r", "settle 2 ok r"]);
+    assert_eq!(scene.submit(durable(3, "b")), ["accepted 3"], "it is under way until it is written");
+    assert_eq!(scene.apply(Input::Settled(Ticket(2))), ["finished 2 again ok r", "finished 3 again ok r"]);
+}
+
+#[test]
+fn a_command_waits_for_what_it_depends_on() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(in_session("u", command(2, "b")));
+    assert_eq!(scene.submit(after(&["a", "b"], command(3, "c"))), ["accepted 3"]);
+    assert_eq!(scene.submit(command(4, "d")), ["accepted 4"], "its lane waits with it");
+    scene.done(1, "r");
+    assert_eq!(scene.done(2, "r"), ["later b ok r", "finished 2 ok r", "run 3"]);
+}
+
+#[test]
+fn a_dependency_that_cannot_be_fulfilled_fails_the_command_for_good() {
+    let mut scene = Scene::new();
+    let failed = |words: Vec<String>, fault: &str| {
+        assert_eq!(words.last().map(|word| word.contains(fault)), Some(true), "{words:?}");
+        assert!(words.iter().all(|word| !word.starts_with("run")), "{words:?}");
+    };
+    failed(scene.submit(after(&["x"], command(1, "a"))), "UnknownDependency { dependency: \"x\" }");
+    failed(scene.submit(after(&["b"], command(2, "b"))), "SelfDependency { name: \"b\" }");
+    failed(scene.submit(after(&["x"], command(3, "a"))), "again failed UnknownDependency");
+    let chained = scene.submit(after(&["a"], command(4, "c")));
+    failed(chained, "DependencyFailed { dependency: \"a\", error: \"Unknow\" }");
+}
+
+#[test]
+fn a_dependency_that_is_not_over_in_the_same_lane_fails_at_once() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    let words = scene.submit(after(&["a"], command(2, "b")));
+    assert!(words.last().expect("it ends").contains("SameLane { dependency: \"a\" }"), "{words:?}");
+    scene.done(1, "r");
+    assert_eq!(scene.submit(after(&["a"], command(3, "c"))), ["accepted 3", "run 3"]);
+}
+
+#[test]
+fn a_failure_fails_all_that_depend_on_it_and_gives_their_turns_away() {
+    let mut scene = Scene::within(BookLimits { error_bytes: 100, ..LIMITS });
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(after(&["a"], command(2, "b")));
+    scene.submit(command(3, "c"));
+    scene.submit(in_session("u", after(&["b"], command(4, "d"))));
+    let ended = scene.fails(1, "e");
+    assert_eq!(ended.first().map(String::as_str), Some("later a failed e"));
+    let ends: Vec<&String> = ended.iter().filter(|word| word.starts_with("finished")).collect();
+    assert_eq!(ends[1], "finished 2 failed DependencyFailed { dependency: \"a\", error: \"e\" }");
+    assert!(ends[2].starts_with("finished 4 failed DependencyFailed { dependency: \"b\""), "{ended:?}");
+    assert!(ended.contains(&"run 3".to_owned()), "{ended:?}");
+}
+
+#[test]
+fn a_chain_of_any_length_fails_without_a_deep_stack() {
+    let mut scene = Scene::within(BookLimits {
+        in_flight: 10_000,
+        outcomes: 10_000,
+        rate: RateLimits { session: 20_000, overall: 20_000, millis: 1 },
+        ..LIMITS
+    });
+    scene.submit(in_session("0", command(0, "0")));
+    for n in 1..10_000_u64 {
+        let before = (n - 1).to_string();
+        scene.submit(in_session(&n.to_string(), after(&[&before], command(n, &n.to_string()))));
+    }
+    assert_eq!(scene.fails(0, "e").len(), 20_000);
+    assert_eq!(scene.book.counts().in_flight, 0);
+    assert_eq!(scene.book.counts().lanes, 0);
+}
+
+#[test]
+fn the_wait_for_a_dependency_is_limited_from_the_moment_of_its_turn() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(command(2, "b"));
+    scene.submit(after(&["a"], command(3, "c")));
+    assert_eq!(scene.book.next_deadline(), None, "it is not its turn");
+    scene.now = scene.now.after(100);
+    scene.done(2, "r");
+    let ended = scene.deadline_in(30);
+    let end = ended.last().expect("it ends");
+    assert!(end.contains("failed DependencyTimeout { dependency: \"a\", millis: 30 }"), "{ended:?}");
+    assert_eq!(scene.book.next_deadline(), None);
+    assert_eq!(scene.done(1, "r"), ["later a ok r", "finished 1 ok r"]);
+}
+
+#[test]
+fn a_wait_that_is_over_leaves_no_deadline_behind() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(after(&["a"], durable(2, "b")));
+    assert!(scene.book.next_deadline().is_some());
+    scene.done(1, "r");
+    assert_eq!(scene.book.next_deadline(), None, "it waits for the disk alone");
+    assert_eq!(scene.apply(Input::Kept(Ticket(2))), ["run 2"]);
+}
+
+#[test]
+fn a_time_limit_is_an_outcome_that_nothing_changes() {
+    let mut scene = Scene::new();
+    scene.submit(limited(50, command(1, "a")));
+    scene.submit(command(2, "b"));
+    let late = "failed late TimedOut { name: \"a\", kind: \"work\", millis: 50 }";
+    let words = scene.deadline_in(50);
+    assert_eq!(words, ["abandon 1", &format!("later a {late}"), &format!("finished 1 {late}"), "run 2"]);
+    assert_eq!(scene.done(1, "late"), [""; 0]);
+    assert_eq!(scene.submit(command(3, "a")), ["accepted 3", &format!("finished 3 again {late}")]);
+}
+
+#[test]
+fn a_late_report_does_not_change_a_time_limit_that_is_being_written() {
+    let mut scene = Scene::new();
+    scene.submit(limited(50, durable(1, "a")));
+    scene.apply(Input::Kept(Ticket(1)));
+    let words = scene.deadline_in(50);
+    assert!(words.iter().any(|word| word.starts_with("settle 1 failed late")), "{words:?}");
+    assert_eq!(scene.done(1, "late"), [""; 0]);
+    let told = scene.apply(Input::Settled(Ticket(1)));
+    assert!(told[0].starts_with("finished 1 failed late"), "{told:?}");
+}
+
+#[test]
+fn a_time_limit_counts_from_the_start() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    scene.submit(limited(50, command(2, "b")));
+    assert_eq!(scene.book.next_deadline(), None);
+    scene.now = scene.now.after(500);
+    scene.done(1, "r");
+    assert_eq!(scene.deadline_in(50).first().map(String::as_str), Some("abandon 2"));
+}
+
+#[test]
+fn what_is_too_much_under_way_is_refused_and_repetitions_count() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    scene.submit(command(2, "b"));
+    scene.submit(command(3, "a"));
+    scene.submit(command(4, "a"));
+    assert_eq!(scene.submit(command(5, "c")), ["refuse 5 Busy { limit: 4 }"]);
+    assert_eq!(scene.submit(command(6, "a")), ["refuse 6 Busy { limit: 4 }"]);
+    assert_eq!(scene.book.counts().refused_as_busy, 2);
+    scene.done(1, "r");
+    assert_eq!(scene.submit(command(7, "a")), ["accepted 7", "finished 7 again ok r"]);
+    assert_eq!(scene.book.counts().in_flight, 1);
+}
+
+#[test]
+fn the_oldest_outcomes_are_forgotten_and_their_names_with_them() {
+    let mut scene = Scene::new();
+    for (ticket, id) in [(1, "a"), (2, "b"), (3, "c")] {
+        scene.submit(keyed(id, command(ticket, id)));
+        scene.done(ticket, "r");
+    }
+    scene.submit(command(4, "d"));
+    assert_eq!(scene.done(4, "r"), ["later d ok r", "finished 4 ok r", "forget 1"]);
+    assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (3, 2));
+    assert_eq!(scene.submit(keyed("a", command(5, "a"))), ["accepted 5", "run 5"]);
+}
+
+#[test]
+fn large_answers_share_a_bound_and_their_commands_stay_known() {
+    let mut scene = Scene::within(BookLimits { body_bytes: 8, ..LIMITS });
+    for (ticket, id, bytes) in [(1, "a", 20), (2, "b", 20), (3, "c", 9)] {
+        scene.submit(command(ticket, id));
+        scene.done(ticket, &"x".repeat(bytes));
+    }
+    assert_eq!(scene.submit(command(4, "a")), ["accepted 4", "finished 4 again ok <20 bytes>"]);
+    assert!(scene.submit(command(5, "b"))[1].ends_with(&"x".repeat(20)));
+    assert!(scene.submit(command(6, "c"))[1].ends_with(&"x".repeat(9)));
+}
+
+#[test]
+fn a_command_without_a_name_is_neither_kept_nor_remembered() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.submit(nameless(durable(1, ""))), ["accepted 1", "run 1"]);
+    assert_eq!(scene.done(1, "r"), ["finished 1 ok r"]);
+    assert_eq!(scene.submit(nameless(durable(2, ""))), ["accepted 2", "run 2"]);
+    let words = scene.submit(in_session("t", after(&["anon"], command(3, "b"))));
+    assert!(words.last().expect("it ends").contains("UnknownDependency"), "{words:?}");
+}
+
+#[test]
+fn who_is_too_fast_is_refused_but_repetitions_are_not_counted() {
+    let rate = RateLimits { session: 2, overall: 3, millis: 100 };
+    let mut scene = Scene::within(BookLimits { rate, ..LIMITS });
+    scene.submit(command(1, "a"));
+    scene.done(1, "r");
+    for ticket in 2..10 {
+        assert_eq!(scene.submit(command(ticket, "a")).len(), 2);
+    }
+    assert_eq!(scene.submit(another(command(10, "a"))).len(), 2, "a conflict counts");
+    let words = scene.submit(command(11, "b"));
+    assert!(words[0].starts_with("refuse 11 TooFast(Session"), "{words:?}");
+    let words = scene.submit(another(command(12, "a")));
+    assert!(words[0].starts_with("refuse 12 TooFast(Session"), "{words:?}");
+    let free = Submission { counting: Counting::Free, ..command(13, "c") };
+    assert_eq!(scene.submit(free), ["accepted 13", "run 13"]);
+    assert_eq!(scene.book.rate_used(scene.now), (2, 3));
+    scene.now = scene.now.after(100);
+    assert_eq!(scene.submit(command(14, "d")), ["accepted 14"]);
+}
+
+#[test]
+fn too_many_dependencies_are_refused() {
+    let mut scene = Scene::new();
+    let words = scene.submit(after(&["a", "b", "c"], command(1, "d")));
+    assert_eq!(words, ["refuse 1 TooManyDependencies { limit: 2 }"]);
+}
+
+#[test]
+fn nothing_is_admitted_while_shutting_down_and_what_is_under_way_goes_on() {
+    let mut scene = Scene::new();
+    scene.submit(command(1, "a"));
+    assert_eq!(scene.apply(Input::ShuttingDown), [""; 0]);
+    assert_eq!(scene.submit(command(2, "a")), ["refuse 2 ShuttingDown"]);
+    assert_eq!(scene.done(1, "r"), ["later a ok r", "finished 1 ok r"]);
+}
+
+#[test]
+fn a_deleted_session_s_outcomes_are_forgotten_and_what_others_say_of_it() {
+    let mut scene = Scene::new();
+    scene.submit(keyed("k", command(1, "a")));
+    scene.done(1, "own");
+    scene.submit(in_session("t", command(2, "b")));
+    scene.done(2, "[\"s\"]");
+    scene.submit(durable(3, "c"));
+    scene.apply(Input::Kept(Ticket(3)));
+    assert_eq!(scene.apply(Input::Erased(SessionId::from("s"))), [""; 0]);
+    assert_eq!(scene.done(3, "own"), ["finished 3 ok own"], "nothing of it is written");
+    assert_eq!((scene.book.counts().outcomes, scene.book.counts().keys), (1, 0));
+    assert_eq!(scene.submit(in_session("t", command(4, "b"))), ["accepted 4", "finished 4 again ok <gone>"]);
+    assert_eq!(scene.submit(keyed("k", command(5, "a"))), ["accepted 5", "run 5"]);
+    assert_eq!(scene.submit(command(6, "c")), ["accepted 6"]);
+}
+
+fn stored(row: u64, id: &str, settled: Option<(&str, u64)>) -> Stored {
+    Stored {
+        record: Record {
+            row: Row(row),
+            id: Some(id.into()),
+            key: Some("k".into()),
+            kind: "work".into(),
+            session: Some(SessionId::from("s")),
+            fingerprint: Fingerprint(7),
+            admitted: Now(1),
+        },
+        settled: settled.map(|(body, at)| (Outcome::done(body, None), Now(at))),
+    }
+}
+
+#[test]
+fn after_a_restart_what_was_under_way_has_failed_and_what_was_over_is_repeated() {
+    let rows = vec![stored(5, "b", None), stored(4, "a", Some(("r", 10)))];
+    let (mut scene, words) = Scene::restored(LIMITS, rows, Now(100));
+    assert_eq!(words, ["later b failed Interrupted"]);
+    assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "finished 1 again ok r"]);
+    assert_eq!(scene.submit(command(2, "b")), ["accepted 2", "finished 2 again failed Interrupted"]);
+    scene.submit(command(3, "c"));
+    let effects = scene.book.apply(Input::Finished(Ticket(3), Outcome::done("r", None)), Now(101));
+    let rows: Vec<u64> = effects
+        .iter()
+        .filter_map(|effect| if let Effect::SettleLater(it) = effect { Some(it.record.row.0) } else { None })
+        .collect();
+    assert_eq!(rows, [6], "numbers go on above what was found");
+}
+
+#[test]
+fn after_a_restart_a_key_still_has_its_time() {
+    let rows = vec![stored(1, "a", Some(("r", 50)))];
+    let (mut scene, _) = Scene::restored(LIMITS, rows, Now(100));
+    scene.now = Now(649);
+    assert_eq!(scene.submit(keyed("k", nameless(command(1, "")))), ["accepted 1", "finished 1 again ok r"]);
+    scene.now = Now(650);
+    assert_eq!(scene.submit(keyed("k", nameless(command(2, "")))), ["accepted 2", "run 2"]);
+}
+
+#[test]
+fn a_restart_keeps_no_more_than_the_limit_and_prefers_what_was_admitted_last() {
+    let rows = (1..=5).map(|row| stored(row, "a", Some((&row.to_string(), 60 - row)))).collect();
+    let (mut scene, words) = Scene::restored(LIMITS, rows, Now(100));
+    assert_eq!(words, ["forget 5", "forget 4"], "those that ended first go");
+    assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "finished 1 again ok 3"]);
+}
+
+#[test]
+fn a_command_whose_dependencies_fail_one_by_the_other_ends_once() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(in_session("u", after(&["a"], command(2, "b"))));
+    scene.submit(after(&["a", "b"], durable(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert_eq!(ended.iter().filter(|word| word.starts_with("settle 3")).count(), 1, "{ended:?}");
+    assert_eq!(scene.apply(Input::Settled(Ticket(3))).len(), 1);
+}
+
+#[test]
+fn a_turn_that_is_given_away_is_not_given_to_what_fails_with_it() {
+    let mut scene = Scene::new();
+    scene.submit(in_session("t", command(1, "a")));
+    scene.submit(after(&["a"], command(2, "b")));
+    scene.submit(after(&["a"], command(3, "c")));
+    let ended = scene.fails(1, "e");
+    assert!(ended.iter().all(|word| !word.starts_with("run")), "{ended:?}");
+    assert_eq!(scene.book.counts().in_flight, 0);
+}

@@ -1,0 +1,70 @@
+//! Checkpoints that an earlier version wrote are read, and those of a later one are not.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use pushd::daemon::checkpoint::{self, CheckpointError};
+use pushd::kernel::command::{Caller, Command, Prompt, Rights};
+use pushd::kernel::effect::Ticket;
+use pushd::kernel::event::{Adjustment, Budget, Opening};
+use pushd::kernel::id::{Fingerprint, ParticipantId};
+use pushd::kernel::limits::Limits;
+use pushd::kernel::session::{Input, Session};
+use pushd::kernel::time::Now;
+use serde_json::{Value, json};
+
+#[test]
+fn the_first_form_is_read_and_lacks_nothing_that_it_could_have_had() {
+    let (mut session, now) = (Session::new(Limits::default()), Now(7));
+    let opening = Opening { provider: "p".into(), model: Some("m".into()), ..Opening::default() };
+    ask(&mut session, Command::Open(Box::new(opening)), now);
+    ask(&mut session, Command::Prompt(Box::new(prompt())), now);
+    let mut state = session.state().clone();
+    let mut written: Value = serde_json::from_slice(&checkpoint::encode(&state)).unwrap();
+    assert_eq!(written["version"], 2);
+    written["version"] = json!(1);
+    for name in ["session_version", "adjusted", "asides", "compaction"] {
+        assert!(written.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+    }
+    for name in ["voice", "retrying"] {
+        assert!(written["run"].as_object_mut().unwrap().remove(name).is_some(), "{name}");
+    }
+    let read = checkpoint::decode(written.to_string().as_bytes()).unwrap();
+    assert_eq!(read.version, 0, "nobody counted");
+    state.version = 0;
+    assert_eq!(read, state, "whoever the session names answers in its run");
+}
+
+#[test]
+fn what_was_adjusted_is_written_down_and_a_later_form_is_not_read() {
+    let (mut session, now) = (Session::new(Limits::default()), Now(7));
+    ask(&mut session, Command::Open(Box::default()), now);
+    let adjustment =
+        Adjustment { thinking: Some("low".into()), auto_retry: Some(false), ..Adjustment::default() };
+    ask(&mut session, Command::Adjust(Box::new(adjustment)), now);
+    let bytes = checkpoint::encode(session.state());
+    assert_eq!(&checkpoint::decode(&bytes).unwrap(), session.state());
+    let mut later: Value = serde_json::from_slice(&bytes).unwrap();
+    later["version"] = json!(3);
+    let error = checkpoint::decode(later.to_string().as_bytes()).unwrap_err();
+    assert!(matches!(error, CheckpointError::Version(3)), "{error}");
+}
+
+fn ask(session: &mut Session, command: Command, now: Now) {
+    let caller = Caller { id: ParticipantId(1), source: "cli".into(), rights: Rights::ALL };
+    let input = Input::Command { ticket: Ticket(1), caller, command, if_version: None };
+    assert!(!session.apply(input, now).is_empty());
+}
+
+fn prompt() -> Prompt {
+    Prompt {
+        run: "run_1".into(),
+        message: "msg_1".into(),
+        text: "go".into(),
+        images: Vec::new(),
+        criteria: Vec::new(),
+        time_limit: None,
+        budget: Budget::default(),
+        rules: Vec::new(),
+        needs_environment: false,
+        fingerprint: Fingerprint(1),
+    }
+}

@@ -1,0 +1,92 @@
+//! The Pi protocol as its clients meet it: a real daemon, spoken to over a WebSocket and over standard input and output.
+//!
+//! Most of it are transcripts: what is said, and what must come of it. Each is played once for each transport, and every
+//! line that passes is held to the schemas and to the rules that hold for all commands.
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/model/mod.rs"]
+mod model;
+#[path = "support/schemas.rs"]
+mod schemas;
+
+#[path = "pi/judge.rs"]
+mod judge;
+#[path = "pi/line.rs"]
+mod line;
+#[path = "pi/pattern.rs"]
+mod pattern;
+#[path = "pi/play.rs"]
+mod play;
+#[path = "pi/rules.rs"]
+mod rules;
+#[path = "pi/script.rs"]
+mod script;
+#[path = "pi/world.rs"]
+mod world;
+
+/// Makes two tests of each transcript: one for each transport.
+macro_rules! transcripts {
+    ($($(#[$meta:meta])* $name:ident => $text:literal)+) => {
+        $(mod $name {
+            $(#[$meta])*
+            #[test]
+            fn over_web() {
+                crate::play::play(crate::line::Via::Web, $text);
+            }
+
+            $(#[$meta])*
+            #[test]
+            fn over_stdio() {
+                crate::play::play(crate::line::Via::Stdio, $text);
+            }
+        })+
+    };
+}
+
+#[path = "pi/circuits.rs"]
+mod circuits;
+#[path = "pi/coverage.rs"]
+mod coverage;
+#[path = "pi/depends.rs"]
+mod depends;
+#[path = "pi/discovery.rs"]
+mod discovery;
+#[path = "pi/envelope.rs"]
+mod envelope;
+#[path = "pi/files.rs"]
+mod files;
+#[path = "pi/forms.rs"]
+mod forms;
+#[path = "pi/lifecycle.rs"]
+mod lifecycle;
+#[path = "pi/limits.rs"]
+mod limits;
+#[path = "pi/managing.rs"]
+mod managing;
+#[path = "pi/moving.rs"]
+mod moving;
+#[path = "pi/questions.rs"]
+mod questions;
+#[path = "pi/replay.rs"]
+mod replay;
+#[path = "pi/restarts.rs"]
+mod restarts;
+#[path = "pi/server.rs"]
+mod server;
+#[path = "pi/shared.rs"]
+mod shared;
+#[path = "pi/shell.rs"]
+mod shell;
+#[path = "pi/stories.rs"]
+mod stories;
+#[path = "pi/summing.rs"]
+mod summing;
+#[path = "pi/talking.rs"]
+mod talking;
+#[path = "pi/timeouts.rs"]
+mod timeouts;
+#[path = "pi/versions.rs"]
+mod versions;

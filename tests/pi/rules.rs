@@ -1,0 +1,160 @@
+//! What holds on every connection, whatever is said on it: sections 5, 6, 7 and 10 of the specification.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A command that was sent, and how many lines had come by then.
+pub(crate) struct Sent {
+    pub(crate) command: Value,
+    pub(crate) at: usize,
+}
+
+/// Whether somebody else may have changed the sessions meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alone {
+    Yes,
+    No,
+}
+
+/// Holds everything that came on a connection to the rules.
+pub(crate) fn hold(log: &[Value], sent: &[Sent], alone: Alone) {
+    assert_eq!(log[0]["type"], "server_ready", "the first line: {}", log[0]);
+    let greetings = log.iter().filter(|line| line["type"] == "server_ready").count();
+    assert_eq!(greetings, 1, "a connection is greeted once");
+    phases(log);
+    answers(log, sent);
+    versions(log, sent, alone);
+}
+
+/// How often each phase of a command was told.
+#[derive(Default, Debug)]
+struct Life {
+    accepted: usize,
+    started: usize,
+    finished: usize,
+    /// Of those, how many were run.
+    run: usize,
+    answered: usize,
+}
+
+/// Accepted, perhaps started, finished: in this order, and a repetition is never started.
+fn phases(log: &[Value]) {
+    let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
+    for line in log {
+        let kind = line["type"].as_str().unwrap_or_default();
+        if kind == "response" {
+            let Some(id) = line["id"].as_str() else { continue };
+            let life = lives.entry(id).or_default();
+            if line["success"] == false && life.accepted == life.answered {
+                // It was not admitted.
+                continue;
+            }
+            life.answered += 1;
+            assert!(life.finished >= life.answered, "answered before it was finished: {line}");
+            continue;
+        }
+        let Some(id) = line["data"]["commandId"].as_str() else { continue };
+        let life = lives.entry(id).or_default();
+        match kind {
+            "command_accepted" => life.accepted += 1,
+            "command_started" => life.started += 1,
+            "command_finished" => {
+                life.finished += 1;
+                if line["data"]["replayed"] != true && line["data"]["success"] == true {
+                    life.run += 1;
+                }
+            }
+            other => panic!("{other} has a command"),
+        }
+        let ordered =
+            life.started <= life.accepted && life.finished <= life.accepted && life.run <= life.started;
+        assert!(ordered, "out of order: {life:?} {line}");
+    }
+}
+
+/// What everybody is told of a command is what its client is answered.
+fn answers(log: &[Value], sent: &[Sent]) {
+    for Sent { command, .. } in sent {
+        let Some(id) = command["id"].as_str() else { continue };
+        let finished =
+            log.iter().filter(|line| line["type"] == "command_finished" && line["data"]["commandId"] == id);
+        let answered = log.iter().filter(|line| line["type"] == "response" && line["id"] == id);
+        let admitted: Vec<_> = answered.filter(|line| !is_refusal(line)).collect();
+        let finished: Vec<_> = finished.collect();
+        if finished.len() != admitted.len() {
+            // Another connection has used the same id.
+            continue;
+        }
+        for (told, answer) in finished.iter().zip(admitted) {
+            for field in ["success", "error", "sessionVersion", "replayed"] {
+                assert_eq!(told["data"][field], answer[field], "{field} of {told} and {answer}");
+            }
+            assert_eq!(told["data"]["commandType"], answer["command"]);
+        }
+    }
+}
+
+/// Whether a command was turned away before it was admitted.
+fn is_refusal(answer: &Value) -> bool {
+    let error = answer["error"].as_str().unwrap_or_default();
+    ["Validation failed", "Rate limit", "Server is shutting", "Server busy"]
+        .iter()
+        .any(|begin| error.starts_with(begin))
+        && answer["replayed"] != true
+}
+
+/// Every success in a session says its version: the same after a look, the next after a change.
+fn versions(log: &[Value], sent: &[Sent], alone: Alone) {
+    let answer_of = |command: &Value| {
+        let id = command["id"].as_str()?;
+        let mut named =
+            log.iter().enumerate().filter(|(_, line)| line["type"] == "response" && line["id"] == id);
+        let only = named.next()?;
+        named.next().is_none().then_some(only)
+    };
+    for (number, Sent { command, at }) in sent.iter().enumerate() {
+        let Some((answered, answer)) = answer_of(command) else { continue };
+        let (session, kind) = (&command["sessionId"], command["type"].as_str().unwrap_or_default());
+        if answer["success"] != true
+            || !session.is_string()
+            || ["delete_session", "list_sessions", "get_metrics", "health_check", "list_stored_sessions"]
+                .contains(&kind)
+        {
+            continue;
+        }
+        let version = answer["sessionVersion"].as_u64().unwrap_or_else(|| panic!("no version: {answer}"));
+        if ["create_session", "load_session"].contains(&kind) {
+            assert_eq!(version, 0, "{answer}");
+            continue;
+        }
+        let names = |with: &Sent| {
+            let answer = answer_of(&with.command).map_or(&Value::Null, |(_, answer)| answer);
+            with.command["sessionId"] == *session || answer["data"]["sessionId"] == *session
+        };
+        let others = sent.iter().enumerate().filter(|(other, with)| *other != number && names(with));
+        let beside = others.clone().any(|(other, with)| match answer_of(&with.command) {
+            Some((done, _)) => !(done < *at || (other > number && with.at > answered)),
+            None => with.at <= answered,
+        });
+        if beside || alone == Alone::No || answer["replayed"] == true {
+            continue;
+        }
+        // A failure changes nothing; a repetition says what was.
+        let counts = |(done, answer): (usize, &Value)| {
+            let version = answer["sessionVersion"].as_u64().filter(|_| answer["replayed"] != true)?;
+            (done < *at).then_some((done, version))
+        };
+        let before = others.filter_map(|(_, with)| answer_of(&with.command)).filter_map(counts).max();
+        let Some((_, known)) = before else { continue };
+        let step = u64::from(!is_read(kind));
+        assert_eq!(version, known + step, "{kind} after {known}: {answer}");
+    }
+}
+
+fn is_read(kind: &str) -> bool {
+    kind.starts_with("get_")
+        || kind.starts_with("list_")
+        || kind == "switch_session"
+        || kind == "health_check"
+}

@@ -1,0 +1,42 @@
+# A turn with one call, its output, its result, and the turn after it.
+> user_message r1 {"messageId":"m","text":"list"}
+> assistant_token r1 {"text":"I look."}
+> assistant_done r1 {"messageId":"a1"}
+> usage r1
+> tool_call r1 {"toolName":"sandbox_exec","callId":"c1","args":{"command":"ls"}}
+> status r1 {"phase":"started","detail":"sandbox_exec","callId":"c1"}
+< {"type":"agent_start"}
+< {"type":"turn_start"}
+< {"type":"message_start","message":{"role":"user","content":[{"type":"text","text":"list"}],"timestamp":1000}}
+< {"type":"message_end","message":{"role":"user","content":[{"type":"text","text":"list"}],"timestamp":1000}}
+< {"type":"message_start","message":{"role":"assistant","content":[],"api":"","provider":"","model":"","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":2000}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":""}],"api":"","provider":"","model":"","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":2000},"assistantMessageEvent":{"type":"text_start","contentIndex":0}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"I look."}],"api":"","provider":"","model":"","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":2000},"assistantMessageEvent":{"type":"text_delta","contentIndex":0,"delta":"I look."}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"I look."}],"api":"","provider":"","model":"","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":2000},"assistantMessageEvent":{"type":"text_end","contentIndex":0,"content":"I look."}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"toolUse","timestamp":2000},"assistantMessageEvent":{"type":"toolcall_start","contentIndex":1}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"toolUse","timestamp":2000},"assistantMessageEvent":{"type":"toolcall_end","contentIndex":1,"toolCall":{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}}}
+< {"type":"message_end","message":{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"toolUse","timestamp":2000}}
+< {"type":"tool_execution_start","toolCallId":"c1","toolName":"sandbox_exec","args":{"command":"ls"}}
+
+> tool_output r1 {"callId":"c1","text":"a\n"}
+> tool_output r1 {"callId":"c1","text":"b\n"}
+< {"type":"tool_execution_update","toolCallId":"c1","toolName":"sandbox_exec","args":{"command":"ls"},"partialResult":{"content":[{"type":"text","text":"a\nb\n"}],"details":{}}}
+
+> tool_result r1 {"toolName":"sandbox_exec","callId":"c1","text":"a\nb\n","exitCode":0}
+< {"type":"tool_execution_end","toolCallId":"c1","toolName":"sandbox_exec","result":{"content":[{"type":"text","text":"a\nb\n"}],"details":{"durationMs":5,"exitCode":0}},"isError":false}
+< {"type":"message_start","message":{"role":"toolResult","toolCallId":"c1","toolName":"sandbox_exec","content":[{"type":"text","text":"a\nb\n"}],"details":{"durationMs":5,"exitCode":0},"isError":false,"timestamp":9000}}
+< {"type":"message_end","message":{"role":"toolResult","toolCallId":"c1","toolName":"sandbox_exec","content":[{"type":"text","text":"a\nb\n"}],"details":{"durationMs":5,"exitCode":0},"isError":false,"timestamp":9000}}
+< {"type":"turn_end","message":{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"toolUse","timestamp":2000},"toolResults":[{"role":"toolResult","toolCallId":"c1","toolName":"sandbox_exec","content":[{"type":"text","text":"a\nb\n"}],"details":{"durationMs":5,"exitCode":0},"isError":false,"timestamp":9000}]}
+
+> assistant_token r1 {"text":"Two files."}
+> assistant_done r1 {"messageId":"a2"}
+> usage r1
+> run_complete r1
+< {"type":"turn_start"}
+< {"type":"message_start","message":{"role":"assistant","content":[],"api":"","provider":"","model":"m1","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":""}],"api":"","provider":"","model":"m1","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000},"assistantMessageEvent":{"type":"text_start","contentIndex":0}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"Two files."}],"api":"","provider":"","model":"m1","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000},"assistantMessageEvent":{"type":"text_delta","contentIndex":0,"delta":"Two files."}}
+< {"type":"message_update","message":{"role":"assistant","content":[{"type":"text","text":"Two files."}],"api":"","provider":"","model":"m1","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000},"assistantMessageEvent":{"type":"text_end","contentIndex":0,"content":"Two files."}}
+< {"type":"message_end","message":{"role":"assistant","content":[{"type":"text","text":"Two files."}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000}}
+< {"type":"turn_end","message":{"role":"assistant","content":[{"type":"text","text":"Two files."}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000},"toolResults":[]}
+< {"type":"agent_end","messages":[{"role":"user","content":[{"type":"text","text":"list"}],"timestamp":1000},{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"toolCall","id":"c1","name":"sandbox_exec","arguments":{"command":"ls"}}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"toolUse","timestamp":2000},{"role":"toolResult","toolCallId":"c1","toolName":"sandbox_exec","content":[{"type":"text","text":"a\nb\n"}],"details":{"durationMs":5,"exitCode":0},"isError":false,"timestamp":9000},{"role":"assistant","content":[{"type":"text","text":"Two files."}],"api":"","provider":"","model":"m1","usage":{"input":10,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":12,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.0}},"stopReason":"stop","timestamp":10000}]}

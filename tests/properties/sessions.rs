@@ -1,0 +1,67 @@
+//! The reader of session files: no bytes kill it or make it hold more than they are, and what was read is written so that
+//! it reads the same.
+//!
+//! An input is a file.
+
+use pushd::sessionfile::{Change, Limits, Stored, parse, render, summary};
+
+/// Checks one input.
+pub(crate) fn check(input: &[u8]) {
+    let limits = Limits { bytes: 4096, line: 1024, depth: 8, entries: 12, blocks: 16 };
+    let summed = summary(input, &limits);
+    let stored = match parse(input, &limits) {
+        Ok(stored) => stored,
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.chars().count() < 300 && !said.contains('\n'), "an error is a sentence: {said}");
+            return;
+        }
+    };
+    let summed = summed.expect("what can be read can be listed");
+    assert_eq!(summed.header, stored.header);
+    assert!(stored.entries.len() <= limits.entries);
+    holds_together(&stored);
+    let conversation = stored.conversation();
+    assert!(conversation.told.len() <= stored.entries.len());
+    written_the_same(stored, &limits);
+}
+
+/// The entries form a tree whose branch ends at the last of them.
+fn holds_together(stored: &Stored) {
+    let branch = stored.branch();
+    assert_eq!(branch.last().map(|entry| entry.id.as_str()), stored.leaf());
+    assert!(branch.first().is_none_or(|entry| entry.parent.is_none()), "a branch begins at a root");
+    for pair in branch.windows(2) {
+        assert_eq!(pair[1].parent.as_ref(), Some(&pair[0].id));
+    }
+}
+
+/// Whatever is not passed over is written, and means the same.
+fn written_the_same(mut stored: Stored, limits: &Limits) {
+    let known = |change: &Change| match change {
+        Change::Other { .. } => false,
+        Change::Message(_)
+        | Change::Model { .. }
+        | Change::Thinking { .. }
+        | Change::Compaction { .. }
+        | Change::BranchSummary { .. }
+        | Change::CustomMessage { .. }
+        | Change::Name(_) => true,
+    };
+    if !stored.entries.iter().all(|entry| known(&entry.change)) {
+        return;
+    }
+    // A moment has four digits for its year, wherever it is spelled out.
+    for entry in &mut stored.entries {
+        entry.at.0 = entry.at.0.min(253_402_300_799_999);
+    }
+    stored.header.created.0 = stored.header.created.0.min(253_402_300_799_999);
+    stored.header.version = 3;
+    let bytes = render(&stored.header, &stored.entries).expect("what was read can be written");
+    assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), stored.entries.len() + 1);
+    let wide = Limits { bytes: 1 << 20, line: 1 << 20, blocks: 1 << 10, ..*limits };
+    let again = parse(&bytes, &wide).expect("what was written can be read");
+    assert_eq!(again.header, stored.header);
+    assert_eq!(again.entries, stored.entries);
+    assert_eq!(again.unknown, 0, "nothing is written that is not known");
+}

@@ -1,0 +1,105 @@
+//! Session files on a real disk: what is read, written and listed, and everything that is refused.
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "session_files/attacks.rs"]
+mod attacks;
+#[path = "session_files/listing.rs"]
+mod listing;
+#[path = "session_files/memory.rs"]
+mod memory;
+#[path = "support/skip.rs"]
+mod skip;
+#[path = "session_files/writing.rs"]
+mod writing;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pushd::kernel::time::Now;
+use pushd::sessionfile::store::{Store, StoreError};
+use pushd::sessionfile::{Change, Content, Entry, Header, Message, User};
+use tempfile::TempDir;
+
+/// A home of its own, and a project beside it.
+struct World {
+    dir: TempDir,
+    store: Store,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // Temporary directories may themselves lie behind a link.
+        let real = dir.path().canonicalize().unwrap();
+        for folder in ["home", "project/.pi/sessions", "outside"] {
+            fs::create_dir_all(real.join(folder)).unwrap();
+        }
+        let store = Store::new(real.join("home"));
+        store.prepare().unwrap();
+        Self { dir, store }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(path)
+    }
+
+    fn own(&self, name: &str) -> PathBuf {
+        self.store.directory().join(name)
+    }
+
+    fn project(&self, name: &str) -> PathBuf {
+        self.at("project/.pi/sessions").join(name)
+    }
+
+    /// Writes a session as another program would.
+    fn session(&self, path: &Path, id: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, session(id)).unwrap();
+    }
+
+    /// Reads what is refused, and says why.
+    fn refused(&self, path: impl AsRef<Path>) -> String {
+        let path = path.as_ref();
+        let read = self.store.read(path).expect_err("it is not read").to_string();
+        let written = self.store.write(path, &header(), &[]).expect_err("it is not written").to_string();
+        assert_eq!(read.replace("cannot read", "cannot write"), written, "{}", path.display());
+        let extended = self.store.extend(path, &[]).expect_err("it is not added to").to_string();
+        assert_eq!(read, extended);
+        read
+    }
+}
+
+const OUTSIDE: &str = "sessionPath must be under an allowed session directory";
+
+fn header() -> Header {
+    Header::new("s-1", "/work", Now(1_772_272_800_000))
+}
+
+fn session(id: &str) -> String {
+    format!(
+        "{{\"type\":\"session\",\"version\":3,\"id\":\"{id}\",\"timestamp\":\"2026-02-28T10:00:00.000Z\",\"cwd\":\"/work\"}}\n\
+         {{\"type\":\"message\",\"id\":\"a\",\"parentId\":null,\"message\":{{\"role\":\"user\",\"content\":\"{id}\"}}}}\n"
+    )
+}
+
+fn entry(id: &str, parent: Option<&str>, text: &str) -> Entry {
+    let content = vec![Content::Text(text.to_owned())];
+    Entry {
+        id: id.to_owned(),
+        parent: parent.map(str::to_owned),
+        at: Now(1_772_272_801_000),
+        change: Change::Message(Message::User(User { content, at: Now(1_772_272_801_000) })),
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn is_link(error: &StoreError) -> bool {
+    matches!(error, StoreError::Link { .. })
+}

@@ -1,0 +1,89 @@
+//! What the worst files cost: memory is counted, and stays within a few times the file.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use pushd::sessionfile::{Limits, parse, summary};
+
+/// Counts what each thread holds, so that tests beside this one are not counted.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by its nature")]
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.get().wrapping_add(layout.size());
+        HELD.set(held);
+        // What was given back by another thread than took it may have brought the count below zero.
+        if held < usize::MAX / 2 && held > MOST.get() {
+            MOST.set(held);
+        }
+        // SAFETY: the caller's promises are handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD.set(HELD.get().wrapping_sub(layout.size()));
+        // SAFETY: the caller's promises are handed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn the_worst_files_cost_a_few_times_their_size() {
+    const SIZE: usize = 2 << 20;
+    let limits = Limits { entries: 10_000, blocks: 20_000, ..Limits::default() };
+    let header = "{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\n";
+    let message = |content: &str| {
+        format!(
+            "{{\"type\":\"message\",\"id\":\"a\",\"message\":{{\"role\":\"assistant\",\"content\":{content}}}}}"
+        )
+    };
+    let filled = |piece: &str| piece.repeat(SIZE / piece.len());
+    let worst = [
+        ("small blocks", message(&format!("[{}0]", filled("{},")))),
+        ("numbers", message(&format!("[{}0]", filled("0,")))),
+        (
+            "arguments",
+            message(&format!("[{{\"type\":\"toolCall\",\"arguments\":{{\"a\":[{}0]}}}}]", filled("[],"))),
+        ),
+        ("small entries", (0..SIZE / 30).map(|n| format!("{{\"type\":\"x\",\"id\":\"{n}\"}}\n")).collect()),
+        ("nothing", filled("{}\n")),
+        (
+            "keys",
+            format!(
+                "{{\"type\":\"x\"{}}}",
+                (0..SIZE / 12).map(|n| format!(",\"{n}\":0")).collect::<String>()
+            ),
+        ),
+        ("open brackets", format!("{{\"a\":{}", filled("["))),
+        ("lines", "\n".repeat(SIZE)),
+        ("one text", message(&format!("\"{}\"", filled("\\n")))),
+    ];
+    for (what, body) in worst {
+        let file = format!("{header}{body}\n");
+        for (which, read) in [
+            ("parse", (|bytes, limits| drop(parse(bytes, limits))) as fn(&[u8], &Limits)),
+            ("summary", |bytes, limits| drop(summary(bytes, limits))),
+        ] {
+            let before = HELD.get();
+            MOST.set(before);
+            read(file.as_bytes(), &limits);
+            let cost = MOST.get() - before;
+            println!("{what}, {which}: {} KiB for {} KiB", cost >> 10, file.len() >> 10);
+            assert!(
+                cost <= 4 * file.len() + (8 << 20),
+                "{which} of {what} took {cost} bytes for {}",
+                file.len()
+            );
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Files that are written: whole, for their owner alone, and never through anything else.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use pushd::sessionfile::store::StoreError;
+
+use super::{World, entry, header, names, session};
+
+#[test]
+fn directories_are_made_on_first_use_and_closed_to_others() {
+    let world = World::new();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for path in ["home/.pi", "home/.pi/agent", "home/.pi/agent/sessions"] {
+        assert_eq!(mode(&world.at(path)), 0o700, "{path}");
+    }
+    world.store.prepare().unwrap();
+    let path = world.store.path_for(Path::new("/home/ann/p"), "s-1", header().created);
+    assert_eq!(path, world.own("--home-ann-p--/2026-02-28T10-00-00-000Z_s-1.jsonl"));
+    world.store.check(&path).unwrap();
+    world.store.write(&path, &header(), &[entry("a", None, "hello")]).unwrap();
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    let stored = world.store.read(&path).unwrap();
+    assert_eq!((stored.header, stored.entries), (header(), vec![entry("a", None, "hello")]));
+    assert_eq!(names(path.parent().unwrap()).len(), 1, "no draft is left");
+}
+
+#[test]
+fn an_existing_directory_keeps_its_mode() {
+    let world = World::new();
+    let directory = world.store.directory();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o750)).unwrap();
+    world.store.write(&world.own("a.jsonl"), &header(), &[]).unwrap();
+    assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let world = World::new();
+    let path = world.own("a.jsonl");
+    world.session(&path, "old");
+    let old = fs::File::open(&path).unwrap();
+    world.store.write(&path, &header(), &[entry("a", None, "new")]).unwrap();
+    assert_ne!(old.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+    assert_eq!(std::io::read_to_string(old).unwrap(), session("old"), "who reads it still sees the old one");
+    assert_eq!(world.store.read(&path).unwrap().header.id, "s-1");
+}
+
+#[test]
+fn a_project_s_directory_is_written_to_and_never_made() {
+    let world = World::new();
+    world.store.write(&world.project("a.jsonl"), &header(), &[]).unwrap();
+    let missing = world.at("project/other/.pi/sessions/a.jsonl");
+    let error = world.store.write(&missing, &header(), &[]).unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    let missing = world.project("made/a.jsonl");
+    let error = world.store.write(&missing, &header(), &[]).unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    assert_eq!(names(&world.at("project/.pi/sessions")), ["a.jsonl"]);
+}
+
+#[test]
+fn entries_are_added_and_the_rest_stays_to_the_letter() {
+    let world = World::new();
+    let path = world.own("a.jsonl");
+    let odd = "{\"type\":\"label\",  \"id\":\"l\",\"parentId\":\"a\",\"label\":\"here\"}";
+    for (end, kept) in [("\n", ""), ("", ""), ("\n{\"type\":\"mess", "")] {
+        let before = format!("{}{odd}", session("old"));
+        fs::write(&path, format!("{before}{end}{kept}")).unwrap();
+        world.store.extend(&path, &[entry("b", Some("l"), "more")]).unwrap();
+        let after = fs::read_to_string(&path).unwrap();
+        let added = after.strip_prefix(&format!("{before}\n")).expect("what was there is there");
+        assert_eq!(added.lines().count(), 1, "{added}");
+        let stored = world.store.read(&path).unwrap();
+        assert_eq!((stored.torn, stored.leaf()), (false, Some("b")));
+        assert_eq!(stored.entries.last(), Some(&entry("b", Some("l"), "more")));
+    }
+    for bad in [entry("a", None, "twice"), entry("c", Some("nobody"), "lost")] {
+        let before = fs::read(&path).unwrap();
+        let error = world.store.extend(&path, &[bad]).unwrap_err();
+        assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_full_or_closed_directory_leaves_the_old_file_and_no_draft() {
+    let world = World::new();
+    let path = world.own("slug/a.jsonl");
+    world.session(&path, "old");
+    // A name that no file system takes is refused when the draft is renamed.
+    let long = path.with_file_name(format!("{}.jsonl", "x".repeat(300)));
+    world.store.write(&long, &header(), &[]).unwrap_err();
+    assert_eq!(names(path.parent().unwrap()), ["a.jsonl"]);
+    assert_eq!(world.store.read(&path).unwrap().header.id, "old");
+}

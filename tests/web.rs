@@ -1,0 +1,23 @@
+//! Programs that come in by WebSocket: who is let in, who is refused and how, and what becomes of bad messages; a real
+//! daemon, real connections, and a client that is not ours.
+#![cfg(unix)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "web/admission.rs"]
+mod admission;
+#[path = "web/caller.rs"]
+mod caller;
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "web/messages.rs"]
+mod messages;
+#[path = "support/schemas.rs"]
+mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
+#[path = "web/stdio.rs"]
+mod stdio;
+#[path = "web/strangers.rs"]
+mod strangers;
+#[path = "web/tokens.rs"]
+mod tokens;

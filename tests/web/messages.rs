@@ -1,0 +1,116 @@
+//! What becomes of bad messages: each costs itself, or the connection that broke the protocol, and nobody else anything.
+
+use std::io::Write;
+
+use tungstenite::Message;
+
+use crate::caller::Open;
+use crate::daemon::wait_until;
+
+#[test]
+fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
+    let open = Open::new();
+    let mut socket = open.socket("/", &[]).works();
+    let limit = 10 * 1024 * 1024;
+    socket.0.send(Message::text("x".repeat(limit + 1))).unwrap();
+    let answer = socket.json();
+    assert_eq!((&answer["type"], &answer["success"]), (&"response".into(), &false.into()), "{answer}");
+    socket.answers();
+    // One byte less is read, and found to be no JSON.
+    socket.0.send(Message::text("x".repeat(limit))).unwrap();
+    assert_eq!(socket.json()["error"], "Invalid JSON");
+    // In pieces, none of which is too long.
+    let mut stream = socket.0.get_ref().try_clone().unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    for number in 0..=10 {
+        let first = if number == 0 {
+            0x01
+        } else if number == 10 {
+            0x80
+        } else {
+            0x00
+        };
+        stream.write_all(&frame(first, &piece)).unwrap();
+    }
+    assert_eq!(socket.json()["success"], false);
+    socket.answers();
+}
+
+#[test]
+fn a_binary_message_is_answered_and_the_connection_goes_on() {
+    let open = Open::new();
+    let mut socket = open.socket("/", &[]).works();
+    for size in [0, 3, 1 << 20] {
+        socket.0.send(Message::binary(vec![b'{'; size])).unwrap();
+        let answer = socket.json();
+        assert_eq!((&answer["type"], &answer["success"]), (&"response".into(), &false.into()), "{answer}");
+    }
+    socket.answers();
+}
+
+#[test]
+fn who_breaks_the_protocol_is_told_why_and_loses_the_connection() {
+    let open = Open::new();
+    let mut other = open.socket("/", &[]).works();
+    let unmasked = [&[0x81, 2][..], b"{}"].concat();
+    for (what, bytes, code) in [
+        ("bad UTF-8", frame(0x81, b"{\"a\":\"\xff\"}"), 1007),
+        ("half a character", frame(0x81, b"\xe2\x82"), 1007),
+        ("an unmasked frame", unmasked, 1002),
+        ("a reserved bit", frame(0xc1, b"{}"), 1002),
+        ("an unknown kind", frame(0x83, b"{}"), 1002),
+        ("a long ping", frame(0x89, &[0; 126]), 1002),
+        ("a continuation of nothing", frame(0x80, b"{}"), 1002),
+        ("a negative length", [&[0x81, 0xff][..], &[0xff; 12]].concat(), 1002),
+    ] {
+        let socket = open.socket("/pi", &[]).works();
+        let mut stream = socket.0.get_ref();
+        stream.write_all(&bytes).unwrap();
+        assert_eq!(socket.goodbye(), code, "{what}");
+        other.answers();
+    }
+}
+
+#[test]
+fn pings_are_answered_and_a_goodbye_too() {
+    let open = Open::new();
+    let mut socket = open.socket("/", &[]).works();
+    socket.0.send(Message::Ping(b"there?".to_vec().into())).unwrap();
+    assert_eq!(socket.0.read().unwrap(), Message::Pong(b"there?".to_vec().into()));
+    socket.0.close(None).unwrap();
+    assert!(matches!(socket.0.read(), Ok(Message::Close(_))));
+    assert!(matches!(socket.0.read(), Err(tungstenite::Error::ConnectionClosed)));
+}
+
+#[test]
+fn connections_that_end_anyhow_are_forgotten() {
+    let open = Open::new();
+    let connections =
+        || open.daemon.connect().get("get_metrics", serde_json::json!({}))["connections"].clone();
+    for _ in 0..20 {
+        let socket = open.socket("/", &[]).works();
+        let mut stream = socket.0.get_ref();
+        // In the middle of a message.
+        stream.write_all(&frame(0x81, &[b'x'; 1000])[..500]).unwrap();
+    }
+    wait_until("only the asking one is left", || connections() == 1);
+}
+
+/// A frame of a client.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    match payload.len() {
+        length @ 0..126 => bytes.push(0x80 | u8::try_from(length).unwrap()),
+        length @ 126..0x1_0000 => {
+            bytes.push(0x80 | 126);
+            bytes.extend_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
+        }
+        length => {
+            bytes.push(0x80 | 127);
+            bytes.extend_from_slice(&u64::try_from(length).unwrap().to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes
+}

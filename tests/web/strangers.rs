@@ -1,0 +1,74 @@
+//! Other users of the machine: they reach the port, and come in with a token alone.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::unistd::geteuid;
+use tempfile::TempDir;
+
+use crate::caller::{Open, status, token};
+use crate::skip;
+
+#[test]
+fn another_user_comes_in_with_a_token_alone() {
+    let open = Open::new();
+    let secret = token(&open.daemon.home);
+    if !geteuid().is_root() {
+        return skip::skip("web: only root can act as another user");
+    }
+    let stage = TempDir::new().unwrap();
+    fs::set_permissions(stage.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = stage.path().join("stranger");
+    // By another process: a child of another test that is just being made would hold the copy open for writing, and what is
+    // written cannot be run.
+    let this = format!("/proc/{}/exe", std::process::id());
+    assert!(Command::new("cp").arg(this).arg(&program).status().unwrap().success());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let asks = |uid: u32, token: &str| {
+        let mut command = Command::new(&program);
+        command.args(["--exact", "strangers::another_process_asks", "--nocapture"]);
+        command.env(PLACE, open.at.to_string()).env(TOKEN, token).uid(uid).gid(uid).current_dir("/");
+        let said = String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned();
+        let word = said.lines().find_map(|line| line.strip_prefix(SAYS));
+        word.unwrap_or_else(|| panic!("it said nothing: {said}")).to_owned()
+    };
+    assert_eq!(asks(geteuid().as_raw(), ""), "101", "the owner");
+    assert_eq!(asks(NOBODY, ""), "403");
+    assert_eq!(asks(NOBODY, "ptk_wrong"), "401");
+    assert_eq!(asks(NOBODY, &secret), "101");
+    let log = open.daemon.log();
+    assert!(log.contains("this server is for its own user"), "{log}");
+    // Who tries too often is held up alone.
+    for _ in 0..10 {
+        asks(NOBODY, "ptk_wrong");
+    }
+    assert_eq!(asks(NOBODY, &secret), "429");
+    assert_eq!(asks(NOBODY - 1, &secret), "101");
+    open.socket("/", &[("authorization", &format!("Bearer {secret}"))]).works();
+}
+
+/// The other process: asks for a WebSocket, and says which answer it got.
+#[test]
+fn another_process_asks() {
+    let Ok(place) = std::env::var(PLACE) else { return };
+    let token = std::env::var(TOKEN).unwrap_or_default();
+    let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+    let request = format!(
+        "GET /pi HTTP/1.1\r\nHost: {place}\r\n{bearer}Connection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(place).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    println!("\n{SAYS}{}", status(&String::from_utf8_lossy(&answer)));
+}
+
+const PLACE: &str = "PUSHD_TEST_PLACE";
+const TOKEN: &str = "PUSHD_TEST_TOKEN";
+const SAYS: &str = "it says: ";
+const NOBODY: u32 = 65534;

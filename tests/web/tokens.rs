@@ -1,0 +1,123 @@
+//! Tokens: made, brought, wrong, missing, revoked, and guessed at.
+
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::{Value, json};
+
+use crate::caller::{Open, configured, push_in, status, token};
+use crate::daemon::Daemon;
+
+#[test]
+fn where_a_token_is_required_nobody_comes_in_without_a_good_one() {
+    let (open, secret) = requiring(&[]);
+    let bearer = format!("Bearer {secret}");
+    let answer = open.asked("/pi", &[]);
+    assert_eq!(status(&answer), "401", "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("www-authenticate: bearer"), "{answer}");
+    let path = format!("/pi?token={secret}&access_token={secret}");
+    assert_eq!(status(&open.asked(&path, &[])), "401", "not in the address");
+    for wrong in ["Bearer ", "Bearer wrong", &format!("Bearer {}0", &bearer[7..]), &format!("Basic {secret}")]
+    {
+        assert_eq!(status(&open.asked("/pi", &[("Authorization", wrong)])), "401", "{wrong}");
+    }
+    open.socket("/pi", &[("authorization", &bearer)]).works();
+    let offered = format!("pi, bearer.{secret}");
+    open.socket("/", &[("sec-websocket-protocol", &offered)]).works();
+    let answer = open.asked("/", &[("Sec-WebSocket-Protocol", &offered)]);
+    assert_eq!(status(&answer), "101");
+    assert!(!answer.contains(&secret), "it is not repeated: {answer}");
+    // Strangers' names are looked at before tokens.
+    let page = [("Authorization", &*bearer), ("Origin", "https://evil.example")];
+    assert_eq!(status(&open.asked("/pi", &page)), "403");
+    let rebound = [("Authorization", &*bearer), ("Host", "evil.example")];
+    assert_eq!(status(&open.asked("/pi", &rebound)), "421");
+    let log = open.daemon.log();
+    assert!(!log.contains(&secret), "a token is in the log");
+}
+
+#[test]
+fn a_wrong_token_is_refused_also_where_none_is_needed() {
+    let open = Open::new();
+    open.socket("/", &[]).works();
+    assert_eq!(status(&open.asked("/", &[("Authorization", "Bearer ptk_wrong")])), "401");
+    let secret = token(&open.daemon.home);
+    open.socket("/", &[("authorization", &format!("Bearer {secret}"))]).works();
+}
+
+#[test]
+fn a_revoked_token_opens_nothing_and_the_others_still_do() {
+    let (open, first) = requiring(&[]);
+    let second = token(&open.daemon.home);
+    let listed: Value = serde_json::from_slice(&open.push(&["token", "list", "--json"]).stdout).unwrap();
+    let id = listed["tokens"][0]["tokenId"].as_str().unwrap();
+    assert!(open.push(&["token", "revoke", id]).status.success());
+    let brings =
+        |secret: &str| status(&open.asked("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
+    assert_eq!((brings(&first).as_str(), brings(&second).as_str()), ("401", "101"));
+}
+
+#[test]
+fn after_ten_wrong_tokens_none_is_looked_at_for_a_while() {
+    let (open, secret) = requiring(&[("PUSH_WRONG_TOKEN_SECONDS", "600")]);
+    let brings = |token: &str| open.asked("/", &[("Authorization", &format!("Bearer {token}"))]);
+    for _ in 0..30 {
+        assert_eq!(status(&brings(&secret)), "101", "a right one costs nothing");
+    }
+    for _ in 0..10 {
+        assert_eq!(status(&brings("ptk_wrong")), "401");
+    }
+    for token in ["ptk_wrong", &secret] {
+        let answer = brings(token);
+        assert_eq!(status(&answer), "429", "{answer}");
+        assert!(answer.to_ascii_lowercase().contains("retry-after: "), "{answer}");
+    }
+    // The owner's socket needs none.
+    open.daemon.connect().ping();
+}
+
+#[test]
+fn tokens_that_cannot_be_read_let_nobody_in() {
+    let (open, secret) = requiring(&[]);
+    let file = open.daemon.home.path().join(".push/state/tokens.json");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, "{").unwrap();
+    let brings = || status(&open.asked("/", &[("Authorization", &format!("Bearer {secret}"))])).to_owned();
+    assert_eq!(brings(), "500");
+    let listed = open.push(&["token", "list"]);
+    assert!(!listed.status.success() && String::from_utf8_lossy(&listed.stderr).contains("cannot be read"));
+    std::fs::write(&file, kept).unwrap();
+    assert_eq!(brings(), "101");
+}
+
+#[test]
+fn the_client_makes_lists_and_revokes_tokens_without_a_daemon() {
+    let home = configured("");
+    let none = push_in(&home, &["token", "list", "--json"]);
+    assert_eq!(serde_json::from_slice::<Value>(&none.stdout).unwrap(), json!({"tokens": []}));
+    let made = push_in(&home, &["token", "new", "--name", "my laptop"]);
+    let secret = String::from_utf8(made.stdout).unwrap();
+    assert!(secret.starts_with("ptk_") && secret.trim_end().len() == 68, "{secret}");
+    let state = home.path().join(".push/state");
+    let file = state.join("tokens.json");
+    let mode = |path: &std::path::Path| path.metadata().unwrap().mode() & 0o777;
+    assert_eq!((mode(&state), mode(&file)), (0o700, 0o600));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains(secret.trim_end()));
+    let listed = String::from_utf8(push_in(&home, &["token", "list"]).stdout).unwrap();
+    assert!(listed.starts_with("tok_") && listed.contains("  my laptop  "), "{listed}");
+    assert!(!listed.contains(secret.trim_end()), "{listed}");
+    for (wrong, code) in [(["token", "revoke", "tok_ZZZ"], 1), (["token", "new", "--name="], 1)] {
+        assert_eq!(push_in(&home, &wrong).status.code(), Some(code), "{wrong:?}");
+    }
+    assert_eq!(push_in(&home, &["token"]).status.code(), Some(64));
+    let id = listed.split(' ').next().unwrap();
+    let revoked = push_in(&home, &["token", "revoke", &id[4..]]);
+    assert_eq!(String::from_utf8(revoked.stdout).unwrap(), format!("revoked {id}\n"));
+    assert!(!home.path().join(".push/run").exists(), "no daemon was started");
+}
+
+/// A daemon that requires a token, and one.
+fn requiring(variables: &[(&str, &str)]) -> (Open, String) {
+    let home = configured("require_token = true");
+    let secret = token(&home);
+    (Open::of(Daemon::start_in(home, variables, &["--pi=127.0.0.1:0"])), secret)
+}
