@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use serde_json::Value;
@@ -60,6 +61,9 @@ impl Client {
         self.crowd.ready.wait();
         self.crowd.ready.wait();
         let over = self.take_part(&mut mouth, &answers);
+        if number + 1 == self.crowd.lives {
+            self.crowd.done.fetch_add(1, Ordering::Release);
+        }
         drop(answers);
         let heard = listening.join().expect("a listener");
         for command in self.asked.drain().flat_map(|(_, commands)| commands) {

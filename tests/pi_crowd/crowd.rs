@@ -25,6 +25,8 @@ pub(crate) struct Crowd {
     sessions: Mutex<Vec<String>>,
     pub(crate) book: Mutex<Book>,
     sent: AtomicUsize,
+    /// How many clients have nothing more to ask for.
+    pub(crate) done: AtomicUsize,
 }
 
 /// From one start of the daemon to its end.
@@ -86,6 +88,7 @@ impl Crowd {
             sessions: Mutex::new(sessions),
             book: Mutex::default(),
             sent: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
         }
     }
 

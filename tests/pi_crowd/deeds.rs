@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::COMMAND_MILLIS;
-use crate::command::{bumps, is_limited};
+use crate::command::{Asks, bumps, is_limited};
 use crate::model::{Known, Model};
 use crate::trace::Outcome;
 
@@ -20,22 +20,34 @@ pub(crate) struct Deeds {
 }
 
 /// Everything that was executed in one session, in the order in which it began.
-type Lane<'a> = Vec<&'a Known>;
+struct Lane<'a> {
+    executed: Vec<&'a Known>,
+    /// How many changes nobody heard of.
+    unheard: u64,
+    /// Whether nobody may have heard that it was made.
+    perhaps_made: bool,
+}
 
 /// Judges everything that was executed.
-pub(crate) fn judge(model: &Model) -> Deeds {
-    let mut lanes: BTreeMap<&Option<String>, Lane<'_>> = BTreeMap::new();
+///
+/// Of what is `unheard` it is not known whether it was done when the daemon was killed.
+pub(crate) fn judge(model: &Model, unheard: &[&Asks]) -> Deeds {
+    let mut lanes: BTreeMap<Option<&str>, Vec<&Known>> = BTreeMap::new();
     let mut executed: Vec<&Known> = model.known.iter().filter(|known| known.started.is_some()).collect();
     executed.sort_by_key(|known| known.started);
     for known in executed {
-        lanes.entry(&known.asks.session).or_default().push(known);
+        lanes.entry(known.asks.session.as_deref()).or_default().push(known);
     }
     let mut deeds = Deeds::default();
-    for (session, lane) in lanes {
+    for (session, executed) in lanes {
+        let here = || unheard.iter().filter(|asks| asks.session.as_deref() == session);
+        let unheard = here().filter(|asks| bumps(&asks.kind)).count() as u64;
+        let perhaps_made = here().any(|asks| asks.kind == "create_session");
+        let lane = Lane { executed, unheard, perhaps_made };
         if session.is_some() {
-            versions_rise_by_one(lane.as_slice());
+            versions_rise_by_one(&lane);
         }
-        for known in &lane {
+        for known in &lane.executed {
             judge_one(known, &lane, &mut deeds);
         }
         bash_is_refused_after_three_timeouts(&lane);
@@ -58,8 +70,8 @@ fn is_silent(known: &Known) -> bool {
 }
 
 /// Every success is one version, and none is left out but those that somebody may have made who did not say so.
-fn versions_rise_by_one(lane: &[&Known]) {
-    let changes = || lane.iter().filter(|known| bumps(&known.asks.kind));
+fn versions_rise_by_one(lane: &Lane<'_>) {
+    let changes = || lane.executed.iter().filter(|known| bumps(&known.asks.kind));
     let silent = changes().filter(|known| is_silent(known)).count();
     let of = |known: &&&Known| known.outcome.as_ref().filter(|outcome| outcome.is_success())?.version;
     let mut versions: Vec<u64> =
@@ -67,16 +79,16 @@ fn versions_rise_by_one(lane: &[&Known]) {
     let count = versions.len();
     versions.sort_unstable();
     versions.dedup();
-    assert_eq!(versions.len(), count, "two changes have one version: {lane:?}");
+    assert_eq!(versions.len(), count, "two changes have one version: {:?}", lane.executed);
     let highest = versions.last().copied().unwrap_or(0) as usize;
     assert!(
-        highest >= count && highest <= count + silent,
+        highest >= count && highest <= count + silent + lane.unheard as usize,
         "{count} changes ({silent} untold) and version {highest} in {:?}",
-        lane.first()
+        lane.executed.first()
     );
 }
 
-fn judge_one(known: &Known, lane: &[&Known], deeds: &mut Deeds) {
+fn judge_one(known: &Known, lane: &Lane<'_>, deeds: &mut Deeds) {
     deeds.executed += 1;
     let Some(outcome) = &known.outcome else {
         // Nobody asked for it after the daemon had died.
@@ -135,7 +147,7 @@ fn succeeds(known: &Known, outcome: &Outcome, deeds: &mut Deeds) {
 }
 
 /// The version that a success tells is one that the session may have had, and the one that was wanted.
-fn versioned(known: &Known, outcome: &Outcome, lane: &[&Known]) {
+fn versioned(known: &Known, outcome: &Outcome, lane: &Lane<'_>) {
     if known.asks.kind == "delete_session" {
         return assert_eq!(outcome.version, None, "{known:?}");
     }
@@ -152,12 +164,12 @@ fn versioned(known: &Known, outcome: &Outcome, lane: &[&Known]) {
 }
 
 /// The versions that the session may have had while a command was executed, before what it did itself.
-fn range(known: &Known, lane: &[&Known]) -> std::ops::RangeInclusive<u64> {
-    let (mut least, mut most, mut untold) = (0, 0, 0);
+fn range(known: &Known, lane: &Lane<'_>) -> std::ops::RangeInclusive<u64> {
+    let (mut least, mut most, mut untold) = (0, 0, lane.unheard);
     // Who ends a session stops what runs in it first; both are changes that nobody is told the version of.
     let ends = |other: &&&Known| other.asks.kind == "delete_session" && begin(other) < end(known);
-    untold += 2 * lane.iter().filter(ends).count() as u64;
-    for other in lane.iter().filter(|other| bumps(&other.asks.kind) && begin(other) < end(known)) {
+    untold += 2 * lane.executed.iter().filter(ends).count() as u64;
+    for other in lane.executed.iter().filter(|other| bumps(&other.asks.kind) && begin(other) < end(known)) {
         if std::ptr::eq(*other, known) {
             continue;
         }
@@ -195,30 +207,34 @@ struct Presence {
 }
 
 impl Presence {
-    fn of(known: &Known, lane: &[&Known]) -> Self {
+    fn of(known: &Known, lane: &Lane<'_>) -> Self {
         let made = |other: &&&Known| other.asks.kind == "create_session" && !std::ptr::eq(**other, known);
         let ended = |other: &&&Known| other.asks.kind == "delete_session" && !std::ptr::eq(**other, known);
         let did = |other: &Known| other.outcome.as_ref().is_some_and(Outcome::is_success);
         let may_have = |other: &Known| did(other) || is_silent(other);
         let told = |other: &Known| did(other) && !is_silent(other);
-        let made_for_sure = lane.iter().filter(made).any(|other| told(other) && end(other) < begin(known));
-        let perhaps_made = lane.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
-        let ended_for_sure = lane.iter().filter(ended).any(|other| told(other) && end(other) < begin(known));
+        let made_for_sure =
+            lane.executed.iter().filter(made).any(|other| told(other) && end(other) < begin(known));
+        let perhaps_made =
+            lane.executed.iter().filter(made).any(|other| may_have(other) && begin(other) < end(known));
+        let ended_for_sure =
+            lane.executed.iter().filter(ended).any(|other| told(other) && end(other) < begin(known));
         let perhaps_ended =
-            lane.iter().filter(ended).any(|other| may_have(other) && begin(other) < end(known));
+            lane.executed.iter().filter(ended).any(|other| may_have(other) && begin(other) < end(known));
+        let perhaps_made = perhaps_made || lane.perhaps_made;
         Self { may: perhaps_made && !ended_for_sure, must: made_for_sure && !perhaps_ended }
     }
 }
 
-fn was_aborted(known: &Known, lane: &[&Known]) -> bool {
+fn was_aborted(known: &Known, lane: &Lane<'_>) -> bool {
     let aborts = |other: &&&Known| other.asks.kind == "abort_bash";
-    lane.iter().filter(aborts).any(|other| begin(other) < end(known) && end(other) > begin(known))
+    lane.executed.iter().filter(aborts).any(|other| begin(other) < end(known) && end(other) > begin(known))
 }
 
 /// Where none of three ran into its limit, the next is not refused for that.
-fn bash_is_refused_after_three_timeouts(lane: &[&Known]) {
+fn bash_is_refused_after_three_timeouts(lane: &Lane<'_>) {
     let (mut in_a_row, mut life) = (0, 0);
-    for known in lane.iter().filter(|known| known.asks.kind == "bash") {
+    for known in lane.executed.iter().filter(|known| known.asks.kind == "bash") {
         if known.life != life {
             (in_a_row, life) = (0, known.life);
         }

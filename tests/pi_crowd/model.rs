@@ -114,6 +114,11 @@ impl Model {
         }
     }
 
+    /// Whether anybody heard of a command in any life.
+    pub(crate) fn is_heard_of(&self, envelope: &Envelope) -> bool {
+        (0..=self.life).any(|life| self.admitted.contains_key(&(life, envelope.clone())))
+    }
+
     /// Nothing is under way any more.
     pub(crate) fn is_at_rest(&self) {
         assert!(self.due.is_empty(), "not everything ended: {:?}", self.due);
@@ -380,6 +385,10 @@ impl Model {
             // What began was written down before, unless it only looks.
             let written = known.started.is_some() && !looks(&known.asks.kind);
             known.certainty = if written { Certainty::Sure } else { Certainty::Perhaps };
+        }
+        // To be forgotten is written down some time later too.
+        for known in self.known.iter_mut().filter(|known| known.certainty == Certainty::Gone) {
+            known.certainty = Certainty::Perhaps;
         }
         let certain = self.shelf.len().saturating_sub(CERTAIN);
         for (at, number) in self.shelf.drain(..).enumerate() {
