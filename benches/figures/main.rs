@@ -55,6 +55,7 @@ fn main() {
     #[cfg(target_os = "linux")]
     table.group("sandbox", sandbox::measure);
     table.group("models", models::measure);
+    table.group("models, slow", models::pace);
     table.group("cancel", cancel::measure);
     table.group("pi", pi::measure);
     table.group("start", idle::start);

@@ -21,15 +21,19 @@ const MIB: f64 = 1024.0 * 1024.0;
 const ALL: [(Speaks, &str); 3] =
     [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama"), (Speaks::Anthropic, "anthropic")];
 
-/// Long answers, slow ones, and short ones.
+/// Long answers, and short ones.
 pub(crate) fn measure(table: &mut Table) {
     for (speaks, name) in ALL {
         long(table, speaks, name);
     }
+    short(table);
+}
+
+/// Answers that come slowly.
+pub(crate) fn pace(table: &mut Table) {
     for (speaks, name) in ALL {
         slow(table, speaks, name);
     }
-    short(table);
 }
 
 fn long(table: &mut Table, speaks: Speaks, name: &str) {

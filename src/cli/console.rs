@@ -2,6 +2,7 @@
 //!
 //! It writes no foreign text that has not been made harmless: callers hand in what `plain` or a JSON writer made.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
@@ -192,10 +193,11 @@ impl Console {
 
 /// Returns JSON that means the same and in which every letter can be seen and none controls a terminal: JSON itself escapes only
 /// the first 32.
-fn harmless(json: &str) -> String {
+fn harmless(json: &str) -> Cow<'_, str> {
     let hides = |c: char| c.is_control() || is_unseen(c);
-    if !json.contains(hides) {
-        return json.to_owned();
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
+    if json.bytes().all(is_plain) || !json.contains(hides) {
+        return Cow::Borrowed(json);
     }
     let mut safe = String::with_capacity(json.len() + 16);
     for c in json.chars() {
@@ -205,7 +207,7 @@ fn harmless(json: &str) -> String {
             safe.push(c);
         }
     }
-    safe
+    Cow::Owned(safe)
 }
 
 #[cfg(test)]
@@ -302,7 +304,8 @@ mod tests {
         assert_eq!(out.text(), written);
         assert_eq!(serde_json::from_str::<Value>(&out.text()).unwrap()["a"], hostile);
         let every: String = (0..0x11_0000).filter_map(char::from_u32).collect();
-        let json = harmless(&json!({"a": every}).to_string());
+        let json = json!({"a": every}).to_string();
+        let json = harmless(&json);
         assert!(json.chars().all(|c| !c.is_control() && !is_unseen(c)));
         assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["a"], every);
     }

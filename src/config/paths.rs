@@ -25,6 +25,8 @@ pub struct Paths {
     pub lock: PathBuf,
     /// The database and what belongs to it.
     pub state: PathBuf,
+    /// Where files lie in memory, on systems that have such a place; moved by `PUSH_MEMORY`.
+    pub memory: Option<PathBuf>,
     /// The logs.
     pub logs: PathBuf,
     /// The user's configuration, in the platform's place for it; moved by `PUSH_CONFIG`.
@@ -129,6 +131,7 @@ impl Paths {
             pid: sibling(&beside, ".pid"),
             lock: sibling(&beside, ".lock"),
             state: home.join("state"),
+            memory: absolute("PUSH_MEMORY", variable)?.or_else(|| MEMORY.map(PathBuf::from)),
             logs: home.join("logs"),
             config: config(&home, variable)?,
             home,
@@ -247,6 +250,9 @@ fn sibling(socket: &Path, ending: &str) -> PathBuf {
     socket.with_file_name(sibling)
 }
 
+/// Where every Linux has files that lie in memory: the place of POSIX's shared memory.
+const MEMORY: Option<&str> = if cfg!(target_os = "linux") { Some("/dev/shm") } else { None };
+
 const SOCKET: &str = "PUSHD_SOCKET";
 
 const PIPES: &str = r"\\.\pipe\";
@@ -277,6 +283,7 @@ mod tests {
                 pid: "/home/ann/.push/run/pushd.pid".into(),
                 lock: "/home/ann/.push/run/pushd.lock".into(),
                 state: "/home/ann/.push/state".into(),
+                memory: cfg!(target_os = "linux").then(|| "/dev/shm".into()),
                 logs: "/home/ann/.push/logs".into(),
                 config: if cfg!(target_os = "macos") {
                     "/home/ann/Library/Application Support/push/config.toml".into()
@@ -285,6 +292,14 @@ mod tests {
                 },
             }
         );
+    }
+
+    #[test]
+    fn push_memory_names_where_files_lie_in_memory() {
+        let told = files(&[("HOME", "/home/ann"), ("PUSH_MEMORY", "/run/user/7")]).unwrap();
+        assert_eq!(told.memory, Some("/run/user/7".into()));
+        let relative = PathsError::Relative { variable: "PUSH_MEMORY", path: "there".into() };
+        assert_eq!(files(&[("HOME", "/h"), ("PUSH_MEMORY", "there")]), Err(relative));
     }
 
     #[test]

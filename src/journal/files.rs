@@ -34,13 +34,15 @@ pub(super) struct Ground {
     /// The file layer of SQLite; none for its own.
     pub(super) layer: Option<String>,
     pub(super) open: OpenFile,
+    /// Where files lie in memory, if anywhere.
+    pub(super) memory: Option<PathBuf>,
 }
 
 impl Ground {
     /// The directory as the operating system gives it.
     pub(super) fn real(dir: &Path) -> Self {
         let open = |path: &Path| os::private_file(path).map(|file| Box::new(file) as Box<dyn RawFile>);
-        Self { dir: dir.to_path_buf(), layer: None, open: Box::new(open) }
+        Self { dir: dir.to_path_buf(), layer: None, open: Box::new(open), memory: None }
     }
 
     /// The path of a file of the journal.

@@ -29,6 +29,7 @@
 //! before it; the first block continues from the CRC-32 of the session's name. A lost, swapped or changed block breaks the
 //! chain, and blocks can be merged without touching what follows them. `seal` covers what stands beside the bytes.
 
+mod ahead;
 mod apply;
 mod begin;
 mod behind;
@@ -77,6 +78,7 @@ use tokio::sync::oneshot;
 use crate::kernel::id::{Fingerprint, Seq, SessionId};
 use crate::kernel::time::Now;
 
+pub use ahead::Early;
 pub use commands::CommandWrite;
 pub use error::{CommitError, Conflict, MergeError, OpenError, ReadError};
 pub use inspect::{Sizes, Survey, Walk, Weight};
@@ -85,6 +87,7 @@ pub use record::{
     LostSummary, Merged, Meta, Options, Page, Stats, Stored,
 };
 
+use ahead::Ahead;
 use begin::Begun;
 use behind::{Behind, Pending};
 use erase::Cut;
@@ -119,6 +122,7 @@ struct Shared {
     before: Before,
     behind: Arc<Behind>,
     began_empty: bool,
+    ahead: Option<Arc<Ahead>>,
 }
 
 impl Journal {
@@ -128,6 +132,11 @@ impl Journal {
     /// as it is.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         Self::open_on(Ground::real(dir), options)
+    }
+
+    /// The same, with a directory whose files lie in memory: there, batches can be put ahead.
+    pub fn open_with_memory(dir: &Path, memory: Option<&Path>, options: Options) -> Result<Self, OpenError> {
+        Self::open_on(Ground { memory: memory.map(Path::to_path_buf), ..Ground::real(dir) }, options)
     }
 
     /// Opens the journal on any ground.
@@ -145,7 +154,7 @@ impl Journal {
         connection: rusqlite::Connection,
         options: Options,
         begun: Begun,
-        sync: Box<dyn FnMut() -> io::Result<()> + Send>,
+        mut sync: Box<dyn FnMut() -> io::Result<()> + Send>,
     ) -> Result<Self, OpenError> {
         let (database, log) = (ground.path(DATABASE), ground.path(LOG));
         os::sync_directory(&ground.dir).map_err(OpenError::io("sync", &ground.dir))?;
@@ -155,7 +164,13 @@ impl Journal {
         let readers = Readers::new(database.clone(), ground.layer.clone(), &options, Arc::clone(&generation));
         let (tasks, inbox) = mpsc::channel();
         let behind = Arc::new(Behind::default());
-        let spare = (ground.open)(&ground.path(SPARE)).ok();
+        let spare = Spare::new((ground.open)(&ground.path(SPARE)).ok(), options.spare_bytes);
+        let ahead = Ahead::begin(&ground, |slips| {
+            if ahead::take_up(&connection, &begun.life, &spare, slips)? > 0 {
+                sync().map_err(|source| CommitError::SyncFailed { source: Arc::new(source) })?;
+            }
+            Ok(())
+        });
         let writer = Writer {
             ground,
             generation,
@@ -165,7 +180,7 @@ impl Journal {
             counters: Arc::clone(&counters),
             life: begun.life,
             marking: Marking::new(Arc::clone(&marks)),
-            spare: Spare::new(spare, options.spare_bytes),
+            spare,
             dirty: None,
             behind: Arc::clone(&behind),
             pending: Pending::default(),
@@ -190,6 +205,7 @@ impl Journal {
             before,
             behind,
             began_empty,
+            ahead,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -202,6 +218,14 @@ impl Journal {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Commit(Box::new(batch), reply));
         answer
+    }
+
+    /// Puts a batch of plain events where the end of this process cannot take it, so that it may be shown before it is committed.
+    ///
+    /// It does not wait. Where it returns nothing, the batch is to be shown when it is committed. `after` is the position of the
+    /// last event that is committed; the batch is handed in as ever, and nothing of its session before it.
+    pub fn put_ahead(&self, batch: &Batch, after: Seq) -> Option<Early> {
+        self.shared.ahead.as_ref()?.put(batch, after)
     }
 
     /// Merges runs of small adjacent blocks of `session` which end at or before `up_to`.
@@ -229,6 +253,9 @@ impl Journal {
     /// It is gone for everybody at once, also if the rest takes a while or is interrupted.
     pub fn delete(&self, session: SessionId) -> oneshot::Receiver<Result<(), MergeError>> {
         let (reply, answer) = oneshot::channel();
+        if let Some(ahead) = &self.shared.ahead {
+            ahead.forget(&session);
+        }
         self.send(Task::Delete { session, reply });
         answer
     }
@@ -297,6 +324,9 @@ impl Journal {
         if let Some(thread) = thread {
             // The answer was the thread's last act, so that this does not wait.
             let _ = thread.join();
+        }
+        if let Some(ahead) = &self.shared.ahead {
+            ahead.end();
         }
         result
     }
@@ -444,6 +474,8 @@ const LOG: &str = "pushd.db-wal";
 const MARKS: &str = "pushd.marks";
 /// The name of the room that is kept for a full disk.
 const SPARE: &str = "pushd.spare";
+/// The name of the key to what is written ahead.
+const AHEAD: &str = "pushd.ahead";
 /// How often a history that changes while it is looked at is looked at again.
 const MENDINGS: usize = 5;
 

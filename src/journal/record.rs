@@ -186,12 +186,23 @@ impl Batch {
 
     /// Returns whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
+        self.block.is_none() && self.adds_nothing_to_events()
+    }
+
+    const fn adds_nothing_to_events(&self) -> bool {
         self.create.is_none()
             && self.token_hash.is_none()
             && self.reserve.is_none()
-            && self.block.is_none()
             && self.meta.is_none()
             && self.checkpoint.is_none()
+    }
+
+    /// Returns whether the batch is nothing but events, which need not be synced.
+    pub(super) fn is_plain(&self) -> bool {
+        self.block.is_some()
+            && self.adds_nothing_to_events()
+            && self.durability == Durability::Written
+            && !self.urgent
     }
 
     /// Returns about how many bytes the batch adds to a commit.

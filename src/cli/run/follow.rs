@@ -121,6 +121,10 @@ impl Follow {
         if !self.report.concerns(&event) {
             return Ok(());
         }
+        // Whoever reads every event waits for nothing that is made of it here.
+        if matches!(self.output, Output::Events) {
+            console.raw_json(&event.line)?;
+        }
         self.report.follow(&event);
         match &mut self.output {
             Output::Text(view) => {
@@ -129,8 +133,7 @@ impl Follow {
                 }
                 console.text(&view.event(&event))?;
             }
-            Output::Events => console.raw_json(&event.line)?,
-            Output::Result => {}
+            Output::Events | Output::Result => {}
         }
         match event.kind.as_str() {
             "status" => console.detail(&status(&event)),

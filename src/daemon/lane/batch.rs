@@ -25,6 +25,13 @@ pub(super) struct After {
     pub(super) run_ended: bool,
 }
 
+impl After {
+    /// Tells whether nothing happens but that the events are shown.
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.doing.is_empty() && !self.run_ended
+    }
+}
+
 /// Something for one connection.
 #[derive(Debug)]
 pub(super) enum Answered {

@@ -126,12 +126,12 @@ impl Lane {
     async fn settle(&mut self) -> Result<(), CommitError> {
         while self.in_flight.is_some() || !self.gathering.is_empty() {
             self.submit();
-            if self.is_grounded() {
-                // Its answer was taken when it was refused: the journal is asked once more.
+            if self.is_grounded() || self.is_put_off() {
+                // The answer to one that waits for room was taken when it was refused: the journal is asked once more.
                 self.take_off();
             }
             if let Some(in_flight) = &mut self.in_flight {
-                match (&mut in_flight.done).await.unwrap_or(Err(CommitError::Closed)) {
+                match in_flight.landed().await {
                     Ok(()) => self.committed(),
                     Err(trouble) if self.has_failed_with(&trouble) => return Ok(()),
                     Err(trouble) => return Err(trouble),

@@ -30,7 +30,7 @@ use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
 use crate::agent::inquiry;
-use crate::journal::{Batch, CommitError, Create, Meta};
+use crate::journal::{Batch, CommitError, Create, Early, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
 use crate::kernel::effect::{Report, Ticket};
 use crate::kernel::id::SessionId;
@@ -105,9 +105,12 @@ pub struct Lane {
 }
 
 struct InFlight {
-    done: oneshot::Receiver<Result<(), CommitError>>,
+    /// Where the journal answers, once it has the batch.
+    done: Option<oneshot::Receiver<Result<(), CommitError>>>,
     after: After,
     block: Option<Block>,
+    /// What keeps the block meanwhile, if it is shown already.
+    early: Option<Early>,
     /// For when it has to be handed in again.
     batch: Batch,
     state: Flight,
@@ -171,6 +174,11 @@ impl Lane {
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
+            if self.is_put_off() {
+                // Whoever listens has its turn first.
+                tokio::task::yield_now().await;
+                self.take_off();
+            }
             if let Some(leave) = self.leave.take() {
                 match Box::pin(self.depart(*leave, &hub)).await {
                     Some(ended) => break ended,
@@ -216,7 +224,7 @@ impl Lane {
         let grounded = self.is_grounded();
         let committed = async {
             match &mut self.in_flight {
-                Some(flight) if !grounded => (&mut flight.done).await.unwrap_or(Err(CommitError::Closed)),
+                Some(flight) if !grounded => flight.landed().await,
                 Some(_) | None => std::future::pending().await,
             }
         };
@@ -364,13 +372,30 @@ impl Lane {
             // Nothing is to be kept and nothing is under way, so that a read waits for no disk.
             return self.follow(after, block);
         }
-        self.in_flight = Some(InFlight::new(batch, after, block, self));
+        self.in_flight = Some(match self.show_early(&batch, &after, block.as_ref()) {
+            Some(early) => InFlight::put_off(batch, after, block, early),
+            None => InFlight::new(batch, after, block, self),
+        });
+    }
+
+    /// Shows events before they are committed where nothing else follows from them and nothing can take them any more.
+    fn show_early(&self, batch: &Batch, after: &After, block: Option<&Block>) -> Option<Early> {
+        let block = block.filter(|_| self.kept_run && after.is_empty())?;
+        if self.world.journal.is_full() {
+            return None;
+        }
+        let early = self.world.journal.put_ahead(batch, self.feed.newest())?;
+        self.feed.show(block.clone());
+        Some(early)
     }
 
     fn committed(&mut self) {
-        if let Some(InFlight { after, block, batch, .. }) = self.in_flight.take() {
+        if let Some(InFlight { after, block, batch, early, .. }) = self.in_flight.take() {
             if let Some(meta) = &batch.meta {
                 self.kept_run = meta.active_run.is_some();
+            }
+            if let Some(early) = early {
+                early.done();
             }
             self.follow(after, block);
         }
@@ -388,7 +413,10 @@ impl Lane {
         let merge = block.as_ref().and_then(|block| self.drops.fall(block, run_ended));
         if let Some(block) = block {
             self.grown += block.lines.len() as u64;
-            self.feed.show(block);
+            // Not again what was shown early.
+            if block.last > self.feed.newest() {
+                self.feed.show(block);
+            }
         }
         for effect in doing {
             self.perform(effect);

@@ -9,7 +9,7 @@ use tracing::{error, warn};
 
 use super::batch::{Answered, Gathering};
 use super::{InFlight, Lane, Trouble};
-use crate::journal::{Batch, CommitError};
+use crate::journal::{Batch, CommitError, Early};
 use crate::kernel::command::{Change, Command};
 use crate::kernel::session::Input;
 
@@ -28,6 +28,8 @@ pub(super) enum Storage {
 /// Where the batch in flight is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flight {
+    /// It is shown already, and is handed to the journal as soon as whoever listens has had its turn.
+    PutOff,
     /// The journal has it.
     Under,
     /// It waits until there is room.
@@ -60,6 +62,11 @@ impl Lane {
     /// Tells whether a batch waits for room.
     pub(super) fn is_grounded(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::Grounded)
+    }
+
+    /// Tells whether a batch is still to be handed to the journal.
+    pub(super) fn is_put_off(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|flight| flight.state == Flight::PutOff)
     }
 
     /// Tells whether what waits for the batch in flight may wait for room: it does, or it is tried while there is none.
@@ -111,10 +118,10 @@ impl Lane {
         }
     }
 
-    /// Hands a batch that waited to the journal again, now that there is room for it.
+    /// Hands a batch that waited to the journal.
     pub(super) fn take_off(&mut self) {
         if let Some(flight) = &mut self.in_flight {
-            flight.done = self.world.journal.commit(flight.batch.clone());
+            flight.done = Some(self.world.journal.commit(flight.batch.clone()));
             flight.state = Flight::Under;
         }
     }
@@ -174,8 +181,26 @@ impl Lane {
 
 impl InFlight {
     pub(super) fn new(batch: Batch, after: super::After, block: Option<super::Block>, lane: &Lane) -> Self {
-        let done = lane.world.journal.commit(batch.clone());
-        Self { done, after, block, batch, state: Flight::Under }
+        let done = Some(lane.world.journal.commit(batch.clone()));
+        Self { done, after, block, early: None, batch, state: Flight::Under }
+    }
+
+    /// Takes a batch whose block is shown already.
+    pub(super) const fn put_off(
+        batch: Batch,
+        after: super::After,
+        block: Option<super::Block>,
+        early: Early,
+    ) -> Self {
+        Self { done: None, after, block, early: Some(early), batch, state: Flight::PutOff }
+    }
+
+    /// Waits until the journal has answered; one that does not have the batch never will.
+    pub(super) async fn landed(&mut self) -> Result<(), CommitError> {
+        match &mut self.done {
+            Some(done) => done.await.unwrap_or(Err(CommitError::Closed)),
+            None => Err(CommitError::Closed),
+        }
     }
 
     const fn reserves(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The journal against real files: what was answered is there, and what is damaged is not served.
 
+#[cfg(target_os = "linux")]
+mod ahead;
 mod anywhere;
 mod commands;
 mod commit;

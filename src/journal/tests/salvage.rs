@@ -226,7 +226,8 @@ async fn a_salvage_that_fails_half_way_is_taken_up_and_loses_nothing() {
                 .ok_or_else(|| io::Error::other("broken"))?;
             (real.open)(path)
         };
-        let ground = Ground { dir: dir.path().to_path_buf(), layer: None, open: Box::new(open) };
+        let ground =
+            Ground { dir: dir.path().to_path_buf(), layer: None, open: Box::new(open), memory: None };
         let outcome = rebuild(&ground, &Options::default(), &nothing_known(), 1_000);
         if outcome.is_ok() {
             assert!(step > 2, "opening failed {step} times");

@@ -211,6 +211,7 @@ impl Disk {
             dir: self.dir.path().to_path_buf(),
             layer: Some(self.layer.name().to_owned()),
             open: Box::new(open),
+            memory: None,
         }
     }
 
