@@ -18,6 +18,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A home for daemons, and at most one in it.
 pub(crate) struct Home {
     pub(crate) place: TempDir,
+    /// For what is to lie in memory: a daemon that is killed cannot put away what it has there.
+    memory: TempDir,
     /// After how many seconds a session leaves memory.
     pub(crate) park: &'static str,
     /// Whether Pi is spoken on a port, without a limit of its rate that a measurement could reach.
@@ -28,7 +30,8 @@ pub(crate) struct Home {
 impl Home {
     /// Makes a home without a daemon.
     pub(crate) fn new() -> Self {
-        Self { place: TempDir::new().expect("a directory"), park: "600", pi: false, child: None }
+        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
+        Self { place: TempDir::new().expect("a directory"), memory, park: "600", pi: false, child: None }
     }
 
     /// Makes a home and starts a daemon in it.
@@ -68,6 +71,7 @@ impl Home {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.place.path())
+            .env("PUSH_MEMORY", self.memory.path())
             .env("PUSH_PARK_SECONDS", self.park)
             .current_dir(self.place.path())
             .stdin(Stdio::null())

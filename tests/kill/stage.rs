@@ -39,6 +39,8 @@ pub(crate) enum Moment {
 /// What the threads of one home share.
 pub(crate) struct Stage {
     pub(crate) home: TempDir,
+    /// For what is to lie in memory.
+    memory: TempDir,
     pub(crate) witness: Witness,
     park: &'static str,
     now: Mutex<Now>,
@@ -74,9 +76,11 @@ impl Stage {
     /// Prepares a home; `park` is after how many seconds sessions leave the daemon's memory.
     pub(crate) fn new(park: &'static str) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
+        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
         std::fs::create_dir(home.path().join("work")).expect("a directory for sessions");
         Self {
             home,
+            memory,
             witness: Witness::default(),
             park,
             now: Mutex::default(),
@@ -109,7 +113,7 @@ impl Stage {
     pub(crate) fn spawn(&self) {
         let mut now = self.lock();
         assert!(now.child.is_none(), "a daemon lives already");
-        let mut child = command(self.home.path(), self.park).spawn().expect("a daemon");
+        let mut child = command(self.home.path(), self.memory.path(), self.park).spawn().expect("a daemon");
         let out = child.stdout.take().expect("its output");
         now.life += 1;
         now.killed = false;
@@ -255,7 +259,7 @@ impl Drop for Stage {
     }
 }
 
-fn command(home: &Path, park: &str) -> Command {
+fn command(home: &Path, memory: &Path, park: &str) -> Command {
     let mut words = OpenOptions::new();
     let words = words.create(true).append(true).open(home.join("stderr")).expect("a file for its words");
     let mut command = Command::new(env!("CARGO_BIN_EXE_push"));
@@ -264,6 +268,7 @@ fn command(home: &Path, park: &str) -> Command {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", home)
+        .env("PUSH_MEMORY", memory)
         .env("PUSH_PARK_SECONDS", park)
         .current_dir(home)
         .stdin(Stdio::null())

@@ -23,6 +23,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A daemon that ends with its test.
 pub(crate) struct Daemon {
     pub(crate) home: TempDir,
+    /// For what is to lie in memory: a daemon that is killed cannot put away what it has there.
+    memory: TempDir,
     variables: Vec<(String, String)>,
     /// What the daemon is told beside what it always is.
     arguments: Vec<String>,
@@ -46,7 +48,8 @@ impl Daemon {
     pub(crate) fn start_in(home: TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut daemon = Self { home, variables, arguments, under: Vec::new(), child: None };
+        let (memory, under) = (memory(), Vec::new());
+        let mut daemon = Self { home, memory, variables, arguments, under, child: None };
         daemon.revive();
         daemon
     }
@@ -55,7 +58,8 @@ impl Daemon {
     pub(crate) fn start_under(command: &[&str]) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
         let under = command.iter().map(|word| (*word).to_owned()).collect();
-        let mut daemon = Self { home, variables: Vec::new(), arguments: Vec::new(), under, child: None };
+        let (memory, variables, arguments) = (memory(), Vec::new(), Vec::new());
+        let mut daemon = Self { home, memory, variables, arguments, under, child: None };
         daemon.revive();
         daemon
     }
@@ -110,6 +114,7 @@ impl Daemon {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
+            .env("PUSH_MEMORY", self.memory.path())
             .envs(self.variables.iter().cloned())
             .current_dir(self.home.path())
             .stdin(Stdio::null())
@@ -182,6 +187,10 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
     }
+}
+
+fn memory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory")
 }
 
 /// A client over the real socket.
