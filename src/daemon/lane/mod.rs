@@ -111,6 +111,8 @@ struct InFlight {
     block: Option<Block>,
     /// What keeps the block meanwhile, if it is shown already.
     early: Option<Early>,
+    /// Whether it was refused before.
+    again: bool,
     /// For when it has to be handed in again.
     batch: Batch,
     state: Flight,

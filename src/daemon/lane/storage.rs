@@ -77,6 +77,11 @@ impl Lane {
     /// Takes a commit's failure; returns whether the lane can go on.
     pub(super) fn survives(&mut self, trouble: &CommitError) -> bool {
         match trouble {
+            CommitError::Busy | CommitError::Sqlite { .. } | CommitError::Conflict(_)
+                if self.hands_in_again(trouble) =>
+            {
+                true
+            }
             CommitError::Full if self.kept_run => {
                 if let Some(flight) = &mut self.in_flight {
                     warn!(session = %self.id, "a run waits for room on the disk");
@@ -94,6 +99,22 @@ impl Lane {
             | CommitError::Sqlite { .. }
             | CommitError::Closed => false,
         }
+    }
+
+    /// Hands in again what was refused and has been seen all the same; returns whether that makes sense.
+    ///
+    /// A database that somebody else uses is waited for. One that is broken is salvaged before the batch comes again.
+    fn hands_in_again(&mut self, trouble: &CommitError) -> bool {
+        let Some(flight) = self.in_flight.as_mut().filter(|flight| flight.early.is_some()) else {
+            return false;
+        };
+        if flight.again && !matches!(trouble, CommitError::Busy) {
+            return false;
+        }
+        warn!(session = %self.id, error = %trouble, "the journal did not take what is shown already; it is handed in again");
+        flight.again = true;
+        self.take_off();
+        true
     }
 
     /// Tells whether a failure is one after which the lane ends without keeping anything.
@@ -182,7 +203,7 @@ impl Lane {
 impl InFlight {
     pub(super) fn new(batch: Batch, after: super::After, block: Option<super::Block>, lane: &Lane) -> Self {
         let done = Some(lane.world.journal.commit(batch.clone()));
-        Self { done, after, block, early: None, batch, state: Flight::Under }
+        Self { done, after, block, early: None, again: false, batch, state: Flight::Under }
     }
 
     /// Takes a batch whose block is shown already.
@@ -192,7 +213,7 @@ impl InFlight {
         block: Option<super::Block>,
         early: Early,
     ) -> Self {
-        Self { done: None, after, block, early: Some(early), batch, state: Flight::PutOff }
+        Self { done: None, after, block, early: Some(early), again: false, batch, state: Flight::PutOff }
     }
 
     /// Waits until the journal has answered; one that does not have the batch never will.

@@ -1,0 +1,99 @@
+//! What is shown before it is committed: it is there after a kill, and waits for a database that somebody else uses.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "support/schemas.rs"]
+mod schemas;
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use daemon::{Client, Daemon, wait_until};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// A run whose step says what it is told.
+struct Talk {
+    client: Client,
+    session: String,
+    told: File,
+}
+
+impl Talk {
+    fn begin(daemon: &Daemon) -> Self {
+        let pipe = daemon.cwd().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let mut client = daemon.connect();
+        let started = client
+            .get("start_session", json!({"cwd": daemon.cwd(), "environment": {"PATH": "/usr/bin:/bin"}}));
+        let session = started["sessionId"].as_str().unwrap().to_owned();
+        let text = "$ while read line; do echo \"$line\"; done < pipe\n";
+        client.get("send_user_message", json!({"sessionId": session, "text": text}));
+        let told = File::options().write(true).open(&pipe).unwrap();
+        let mut talk = Self { client, session, told };
+        talk.tell("ready");
+        // It is answered behind whatever is on its way to the journal.
+        talk.client.get("get_session_snapshot", json!({"sessionId": talk.session}));
+        talk
+    }
+
+    /// Has the step say something, and returns the event of it.
+    fn tell(&mut self, word: &str) -> Value {
+        writeln!(self.told, "{word}").unwrap();
+        let event = self.client.event_of("tool_output");
+        assert_eq!(event["payload"]["text"], format!("{word}\n"));
+        event
+    }
+}
+
+/// Keeps the journal from writing, as a program beside it would that looks after the database.
+fn lock(daemon: &Daemon) -> Connection {
+    let database = Connection::open(daemon.home.path().join(".push/state/pushd.db")).unwrap();
+    wait_until("the database can be locked", || database.execute_batch("BEGIN IMMEDIATE").is_ok());
+    database
+}
+
+fn history(daemon: &Daemon, session: &str) -> Vec<Value> {
+    let mut client = daemon.connect();
+    client.attach(session, 0);
+    client.events_until("run_complete")
+}
+
+#[test]
+fn what_is_shown_before_it_is_committed_is_there_after_a_kill() {
+    let mut daemon = Daemon::start();
+    let mut talk = Talk::begin(&daemon);
+    let locked = lock(&daemon);
+    let seen = talk.tell("seen and not committed");
+    daemon.kill();
+    drop(locked);
+    daemon.revive();
+    // Whether the step was done is asked now; somebody ends the run.
+    let mut client = daemon.connect();
+    client.get("cancel_run", json!({"sessionId": talk.session}));
+    let events = history(&daemon, &talk.session);
+    assert!(events.contains(&seen), "{seen} is not among {events:#?}");
+}
+
+#[test]
+fn what_is_shown_is_committed_when_somebody_else_lets_go_of_the_database() {
+    let daemon = Daemon::start();
+    let mut talk = Talk::begin(&daemon);
+    let locked = lock(&daemon);
+    let seen = talk.tell("seen and not committed");
+    let refused = || {
+        let logs = fs::read_dir(daemon.home.path().join(".push/logs")).unwrap();
+        let texts = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default());
+        texts.collect::<String>().contains("it is handed in again")
+    };
+    wait_until("the journal is tired of waiting", refused);
+    drop(locked);
+    talk.tell("and more");
+    drop(talk.told);
+    assert_eq!(talk.client.event_of("run_complete")["payload"]["outcome"], "success");
+    assert!(history(&daemon, &talk.session).contains(&seen));
+}
