@@ -9,17 +9,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::Response;
-use hyper::body::{Body, Frame, Incoming};
 use hyper::header::CONTENT_TYPE;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::info;
 
 use super::circuit::Pass;
 use super::dialect::Reader;
 use super::error::{Kind, ModelError};
-use super::http::{broken, read_body, silent};
+use super::http::{Arrival, Stream, broken, read_body, silent};
 use super::model::{Piece, Request, Stop, TurnEnd, Usage};
 use super::retry::{Decision, Policy};
 use super::target::Target;
@@ -179,7 +177,7 @@ impl Answering {
                 State::Failed(error, _) => open.pass.failed(error),
                 State::Ended(_) => {
                     open.pass.succeeded();
-                    give_back(open.body);
+                    open.stream.give_back();
                 }
                 State::Trying(_) | State::Pausing(..) | State::Open(_) => {}
             }
@@ -197,14 +195,15 @@ impl std::fmt::Debug for Answering {
 struct Open {
     target: Arc<Target>,
     pass: Pass,
-    body: Incoming,
+    stream: Stream,
     reader: Reader,
     /// What was read before anybody asked for it.
     ready: Vec<Piece>,
     /// What went wrong after that.
     failed: Option<ModelError>,
     over: Over,
-    silent_at: Instant,
+    /// Ends when the server has been silent for too long. It is put off with every frame, which is cheaper than a new one.
+    silence: Pin<Box<Sleep>>,
 }
 
 /// Whether the body has ended.
@@ -226,48 +225,40 @@ impl Open {
             if self.over == Over::Yes || self.reader.is_done() {
                 return Ok(None);
             }
-            match timeout_at(self.silent_at, self.body.frame()).await {
-                Ok(frame) => self.take(frame),
-                Err(_) => self.failed = Some(silent(self.target.limits.silence)),
+            match self.arrival().await {
+                Some(arrival) => self.take(arrival),
+                None => self.failed = Some(silent(self.target.limits.silence)),
             }
-            self.gather().await;
+            self.gather();
         }
     }
 
-    /// Takes what has arrived together with the last frame, without waiting for more.
-    ///
-    /// A server's chunk is a frame, and the connection hands over one at a time when it is asked to: it is asked, given
-    /// its turn, and asked again.
-    async fn gather(&mut self) {
-        for _ in 0..TOGETHER {
-            if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
-                return;
-            }
-            let mut frame = self.arrived().await;
-            if frame.is_none() {
-                tokio::task::yield_now().await;
-                frame = self.arrived().await;
-            }
-            match frame {
-                Some(frame) => self.take(frame),
-                None => return,
-            }
-        }
-    }
-
-    /// Returns the next frame if it is there.
-    async fn arrived(&mut self) -> Option<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        poll_fn(|context| match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            Poll::Pending => Poll::Ready(None),
+    /// Waits for the next frame; nothing means that the server has been silent for too long.
+    async fn arrival(&mut self) -> Option<Arrival> {
+        poll_fn(|context| match self.stream.poll_frame(context) {
+            Poll::Ready(arrival) => Poll::Ready(Some(arrival)),
+            Poll::Pending => self.silence.as_mut().poll(context).map(|()| None),
         })
         .await
     }
 
-    fn take(&mut self, frame: Option<Result<Frame<Bytes>, hyper::Error>>) {
-        let outcome = match frame {
+    /// Takes what has arrived together with the last frame, without waiting for more.
+    fn gather(&mut self) {
+        for _ in 0..TOGETHER {
+            if self.failed.is_some() || self.over == Over::Yes || self.reader.is_done() {
+                return;
+            }
+            match self.stream.arrived() {
+                Poll::Ready(arrival) => self.take(arrival),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        let outcome = match arrival {
             Some(Ok(frame)) => {
-                self.silent_at = Instant::now() + self.target.limits.silence;
+                self.silence.as_mut().reset(Instant::now() + self.target.limits.silence);
                 frame.data_ref().map_or(Ok(()), |data| self.reader.feed(data, &mut self.ready))
             }
             Some(Err(error)) => Err(broken(&error)),
@@ -310,12 +301,12 @@ async fn try_once(
     let mut open = Open {
         target: Arc::clone(target),
         pass,
-        body: response.into_body(),
+        stream: response.into_body(),
         reader: Reader::new(target.dialect, target.limits.turn, label),
         ready: Vec::new(),
         failed: None,
         over: Over::No,
-        silent_at: asked + target.limits.first_byte,
+        silence: Box::pin(sleep_until(asked + target.limits.first_byte)),
     };
     match open.next().await {
         Ok(pieces) => {
@@ -331,9 +322,9 @@ async fn try_once(
 }
 
 /// Sends the question and looks at the head of the answer.
-async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Incoming>, ModelError> {
+async fn send(target: &Target, body: &Bytes, model: &str) -> Result<Response<Stream>, ModelError> {
     let call = target.call(target.dialect.chat_path(), Some(body.clone()))?;
-    let response = target.pool.send(call, target.limits.first_byte).await?;
+    let response = target.client.send(call, target.limits.first_byte).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !status.is_success() {
         // What it says is worth less than that it fails.
@@ -360,15 +351,6 @@ fn left_alone(target: &Target, wait: Duration) -> ModelError {
     ModelError { retry_after: Some(wait), ..ModelError::new(Kind::CircuitOpen, message) }
 }
 
-/// Reads the end of a whole answer's body in passing, so that its connection can be used again.
-fn give_back(mut body: Incoming) {
-    if body.is_end_stream() {
-        return;
-    }
-    let rest = async move { while let Some(Ok(_)) = body.frame().await {} };
-    tokio::spawn(timeout(GIVE_BACK, rest));
-}
-
 fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }
@@ -381,5 +363,3 @@ fn unfinished() -> TurnEnd {
 const TOGETHER: usize = 256;
 /// How much of an answer is read that says what went wrong.
 const ERROR_BYTES: usize = 64 * 1024;
-/// How long the end of an answer's body may take after the answer is whole.
-const GIVE_BACK: Duration = Duration::from_secs(1);

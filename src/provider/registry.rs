@@ -1,4 +1,4 @@
-//! The models that sessions may ask: settings of providers, one pool of connections, one circuit breaker a server.
+//! The models that sessions may ask: settings of providers, connections for all of them, one circuit breaker a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::breaker;
 use super::circuit::Circuit;
 use super::dialect::Dialect;
 use super::error::{Kind, ModelError};
-use super::http::{Pool, read_body};
+use super::http::{Client, read_body};
 use super::keys::{AskKeyring, Found, Key, Keyring, Keys, Source};
 use super::limits::Limits;
 use super::model::{Request, Thinking};
@@ -76,7 +76,7 @@ pub struct Models {
     settings: BTreeMap<String, Settings>,
     keys: Keys,
     limits: Limits,
-    pool: Arc<Pool>,
+    client: Arc<Client>,
     circuits: Arc<Circuits>,
 }
 
@@ -120,8 +120,8 @@ impl Models {
 
     /// Knows the three usual providers and those that are set, with keys from these places.
     pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
-        let pool = Arc::new(Pool::new(limits.connect));
-        Self { settings: with_usual(settings), keys, limits, pool, circuits: Arc::default() }
+        let client = Arc::new(Client::new(limits.connect));
+        Self { settings: with_usual(settings), keys, limits, client, circuits: Arc::default() }
     }
 
     /// Knows other settings, and keeps the connections and the circuit breakers of servers that are known.
@@ -130,7 +130,7 @@ impl Models {
             settings: with_usual(settings),
             keys: self.keys.clone(),
             limits: self.limits,
-            pool: Arc::clone(&self.pool),
+            client: Arc::clone(&self.client),
             circuits: Arc::clone(&self.circuits),
         }
     }
@@ -259,7 +259,7 @@ impl Models {
             key_advice: advice,
             context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().usual_window()),
             limits: self.limits,
-            pool: Arc::clone(&self.pool),
+            client: Arc::clone(&self.client),
             circuit: self.circuit(provider, &place),
             place,
         })
@@ -396,7 +396,7 @@ async fn list(target: &Target) -> Result<Vec<String>, ModelError> {
 /// Asks a question that needs no model.
 async fn ask(target: &Target, path: &str) -> Result<Vec<u8>, ModelError> {
     let within = target.limits.lookup;
-    let response = target.pool.send(target.call(path, None)?, within).await?;
+    let response = target.client.send(target.call(path, None)?, within).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let body = read_body(response, target.limits.turn.line_bytes, within).await?;
     if status.is_success() { Ok(body) } else { Err(target.refusal(status, &headers, &body, "")) }

@@ -11,7 +11,7 @@ use super::circuit::Circuit;
 use super::complaint::Complaint;
 use super::dialect::{Dialect, Habits, TokenLimit};
 use super::error::{Kind, ModelError, excerpt};
-use super::http::{Call, Pool};
+use super::http::{Call, Client};
 use super::keys::{Found, Key};
 use super::limits::Limits;
 use super::place::Place;
@@ -30,7 +30,7 @@ pub(super) struct Target {
     pub(super) key_advice: String,
     pub(super) context_tokens: u32,
     pub(super) limits: Limits,
-    pub(super) pool: Arc<Pool>,
+    pub(super) client: Arc<Client>,
     pub(super) circuit: Arc<Circuit>,
 }
 

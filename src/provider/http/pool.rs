@@ -1,0 +1,147 @@
+//! Idle connections, for the next question to the same server.
+//!
+//! Each is watched by a task without any timer: it sleeps until the server closes the connection, and then removes it.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use hyper::Uri;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use tokio::task::AbortHandle;
+
+use super::link::Link;
+
+#[cfg(test)]
+mod tests;
+
+/// Which server a connection leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl Origin {
+    /// Returns the server that a URL names, if it names one.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
+        Some(Self { scheme: uri.scheme()?.clone(), authority: uri.authority()?.clone() })
+    }
+
+    /// Returns its URL, to be connected to.
+    pub(super) fn uri(&self) -> Result<Uri, hyper::http::Error> {
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(PathAndQuery::from_static("/"))
+            .build()
+    }
+
+    /// Returns it as people call it.
+    pub(super) fn name(&self) -> &str {
+        self.authority.as_str()
+    }
+
+    /// Returns what the header `host` holds: the port only if it is not the usual one.
+    pub(super) fn host(&self) -> String {
+        let usual = if self.scheme == Scheme::HTTPS { 443 } else { 80 };
+        match self.authority.port_u16() {
+            Some(port) if port != usual => format!("{}:{port}", self.authority.host()),
+            Some(_) | None => self.authority.host().to_owned(),
+        }
+    }
+}
+
+/// The idle connections to all servers.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// The newest of a server last.
+    idle: Mutex<HashMap<Origin, Vec<Idle>>>,
+}
+
+/// Holds a connection until somebody takes it or it is over.
+type Slot = Mutex<Option<Link>>;
+
+#[derive(Debug)]
+struct Idle {
+    slot: Arc<Slot>,
+    since: Instant,
+    watcher: AbortHandle,
+}
+
+impl Pool {
+    /// Takes the newest idle connection to a server.
+    pub(super) fn take(&self, origin: &Origin) -> Option<Link> {
+        loop {
+            let idle = self.newest(origin)?;
+            // Old ones may lead nowhere without anybody having said so.
+            if idle.since.elapsed() < OLD
+                && let Some(link) = lock(&idle.slot).take()
+            {
+                return Some(link);
+            }
+        }
+    }
+
+    /// Keeps a connection on which a question can be asked. If there are too many, the oldest is closed.
+    pub(super) fn keep(self: &Arc<Self>, origin: Origin, link: Link) {
+        let slot = Arc::new(Mutex::new(Some(link)));
+        let watching = watch(Arc::downgrade(self), origin.clone(), Arc::clone(&slot));
+        // The watcher waits for this lock before it removes anything: what it removes is there.
+        let mut all = lock(&self.idle);
+        let idle = all.entry(origin).or_default();
+        let watcher = tokio::spawn(watching).abort_handle();
+        idle.push(Idle { slot, since: Instant::now(), watcher });
+        if idle.len() > IDLE {
+            idle.remove(0);
+        }
+    }
+
+    fn newest(&self, origin: &Origin) -> Option<Idle> {
+        let mut all = lock(&self.idle);
+        let idle = all.get_mut(origin)?;
+        let newest = idle.pop();
+        if idle.is_empty() {
+            all.remove(origin);
+        }
+        newest
+    }
+
+    fn remove(&self, origin: &Origin, slot: &Arc<Slot>) {
+        let mut all = lock(&self.idle);
+        let Some(idle) = all.get_mut(origin) else { return };
+        idle.retain(|idle| !Arc::ptr_eq(&idle.slot, slot));
+        if idle.is_empty() {
+            all.remove(origin);
+        }
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+/// Waits until an idle connection is over, and removes it.
+async fn watch(pool: Weak<Pool>, origin: Origin, slot: Arc<Slot>) {
+    poll_fn(|context| match &mut *lock(&slot) {
+        Some(link) => link.drive(context),
+        None => Poll::Ready(()),
+    })
+    .await;
+    if let Some(pool) = pool.upgrade() {
+        pool.remove(&origin, &slot);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many idle connections to one server are kept.
+const IDLE: usize = 8;
+/// How long a connection may have been idle to be used again.
+const OLD: Duration = Duration::from_secs(90);
