@@ -94,6 +94,8 @@ fn used_up_descriptors_fail_the_run_that_needs_them_and_nobody_else() {
 /// A daemon with few descriptors, which ends with its test.
 struct Limited {
     home: TempDir,
+    /// For what is to lie in memory: it goes with the test.
+    _memory: TempDir,
     child: Child,
 }
 
@@ -101,12 +103,14 @@ impl Limited {
     /// Starts a daemon that may have `soft` descriptors at first, and `hard` at most.
     fn start(soft: u32, hard: u32) -> Self {
         let home = TempDir::new().expect("a directory for the daemon");
+        let memory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory in memory");
         let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" daemon run --announce");
         let mut child = Command::new("/bin/sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_push")])
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home.path())
+            .env("PUSH_MEMORY", memory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -115,7 +119,7 @@ impl Limited {
         BufReader::new(child.stdout.take().expect("its output"))
             .read_line(&mut word)
             .expect("its first line");
-        let daemon = Self { home, child };
+        let daemon = Self { home, _memory: memory, child };
         assert_eq!(word.trim(), "ready");
         daemon
     }
