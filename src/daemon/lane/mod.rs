@@ -20,6 +20,7 @@ mod storage;
 mod working;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info};
@@ -176,11 +177,6 @@ impl Lane {
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
-            if self.is_put_off() {
-                // Whoever listens has its turn first.
-                tokio::task::yield_now().await;
-                self.take_off();
-            }
             if let Some(leave) = self.leave.take() {
                 match Box::pin(self.depart(*leave, &hub)).await {
                     Some(ended) => break ended,
@@ -204,7 +200,7 @@ impl Lane {
                         break Ended::Broken;
                     }
                 }
-                Next::Room => self.take_off(),
+                Next::Room | Next::PutOff => self.take_off(),
                 Next::Quiet => {
                     if let Some(ended) = Box::pin(self.park(&hub)).await {
                         break ended;
@@ -223,7 +219,7 @@ impl Lane {
         if idle {
             self.work.rest();
         }
-        let grounded = self.is_grounded();
+        let (grounded, put_off) = (self.is_grounded(), self.is_put_off());
         let committed = async {
             match &mut self.in_flight {
                 Some(flight) if !grounded => flight.landed().await,
@@ -249,6 +245,7 @@ impl Lane {
             () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
             input = self.commands.recv(), if roomy || grounded => input.map_or(Next::Close, Next::Input),
             reported = self.work.reported(), if roomy || stopping => Next::Reported(reported),
+            () = tokio::time::sleep(PUT_OFF), if put_off => Next::PutOff,
             () = quiet => Next::Quiet,
         }
     }
@@ -360,6 +357,9 @@ impl Lane {
         if self.gathering.is_urgent() {
             self.take_off_urgently();
         }
+        if self.is_put_off() && !self.gathering.is_empty() {
+            self.take_off();
+        }
         if self.in_flight.is_some() || self.gathering.is_empty() {
             return;
         }
@@ -452,12 +452,18 @@ impl Lane {
     }
 }
 
+/// How long a batch that is shown already may wait for the next before it is handed to the journal.
+///
+/// Waking the journal's thread takes processor time at the very moment in which whoever listens needs it.
+const PUT_OFF: Duration = Duration::from_millis(1);
+
 enum Next {
     Input(Box<LaneInput>),
     Reported(Box<Reported>),
     Deadline,
     Committed(Result<(), CommitError>),
     Room,
+    PutOff,
     Quiet,
     Close,
 }

@@ -28,7 +28,7 @@ pub(super) enum Storage {
 /// Where the batch in flight is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// It is shown already, and is handed to the journal as soon as whoever listens has had its turn.
+    /// It is shown already, and is handed to the journal in a moment: whoever listens has its turn first.
     PutOff,
     /// The journal has it.
     Under,
@@ -216,11 +216,11 @@ impl InFlight {
         Self { done: None, after, block, early: Some(early), again: false, batch, state: Flight::PutOff }
     }
 
-    /// Waits until the journal has answered; one that does not have the batch never will.
+    /// Waits until the journal has answered: for ever, if it does not have the batch.
     pub(super) async fn landed(&mut self) -> Result<(), CommitError> {
         match &mut self.done {
             Some(done) => done.await.unwrap_or(Err(CommitError::Closed)),
-            None => Err(CommitError::Closed),
+            None => std::future::pending().await,
         }
     }
 

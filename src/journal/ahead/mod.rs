@@ -53,6 +53,8 @@ struct Places {
     used: [Option<SessionId>; PLACES],
     /// How many slips were sealed with this key.
     sealed: u64,
+    /// Whether the file has lost its name, under which the next life would look for it.
+    lost: bool,
 }
 
 /// A batch that was put ahead and is not known to be committed.
@@ -111,8 +113,8 @@ impl Ahead {
             return None;
         }
         let mut places = self.places.try_lock().ok()?;
-        let file = self.file.get_or_init(|| self.make()).as_ref().filter(|file| os::is_there(file))?;
-        let place = places.used.iter().position(Option::is_none)?;
+        let file = self.file.get_or_init(|| self.make()).as_ref()?;
+        let place = places.used.iter().position(Option::is_none).filter(|_| !places.lost)?;
         let sealed = self.seal.close(&batch.session, after, block, places.sealed)?;
         places.sealed += 1;
         file.write_at(at(place), &sealed).ok()?;
@@ -132,7 +134,8 @@ impl Ahead {
 
     /// Ends in good order: unless something is left that is in no database, nothing stays.
     pub(super) fn end(&self) {
-        let places = self.lock();
+        let mut places = self.lock();
+        places.lost = true;
         if places.used.iter().all(Option::is_none)
             && let Some(Some(_)) = self.file.get()
             && let Err(error) = fs::remove_file(&self.path)
@@ -149,14 +152,12 @@ impl Ahead {
 
     /// Wipes a place and gives it free; one that cannot be wiped is not used again.
     fn clear(&self, places: &mut Places, place: usize, bytes: usize) {
-        let wiped = self
-            .file
-            .get()
-            .and_then(Option::as_ref)
-            .map(|file| file.write_at(at(place), &[0; ROOM][..bytes]));
-        if let Some(Ok(())) = wiped {
+        let Some(Some(file)) = self.file.get() else { return };
+        if file.write_at(at(place), &[0; ROOM][..bytes]).is_ok() {
             places.used[place] = None;
         }
+        // Looked at here, where nobody waits for it.
+        places.lost |= !os::is_there(file);
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {

@@ -186,8 +186,9 @@ async fn an_end_in_good_order_leaves_a_file_only_where_something_is_in_it() {
 #[tokio::test]
 async fn a_file_that_lost_its_name_is_of_no_use() {
     let place = Beside::new();
-    place.put("a", 1, 1).expect("room").done();
+    let early = place.put("a", 1, 1).expect("room");
     fs::remove_file(file(&place.memory).expect("a file")).expect("removed");
+    early.done();
     assert!(place.put("a", 1, 1).is_none());
 }
 
