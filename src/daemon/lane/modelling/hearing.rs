@@ -51,6 +51,8 @@ impl Table {
                 Ok(Step::Pieces(pieces)) => {
                     self.answered(None).await?;
                     self.pass_on(pieces, taking).await?;
+                    // What was said is shown before anybody looks for more of it.
+                    tokio::task::yield_now().await;
                 }
                 Ok(Step::End) => {
                     self.answered(None).await?;
