@@ -177,6 +177,10 @@ impl Lane {
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
+            if self.is_put_off() {
+                // Whoever listens is woken by now, and has its turn first.
+                tokio::task::yield_now().await;
+            }
             if let Some(leave) = self.leave.take() {
                 match Box::pin(self.depart(*leave, &hub)).await {
                     Some(ended) => break ended,

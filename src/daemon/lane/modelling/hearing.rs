@@ -40,6 +40,7 @@ impl Table {
         let halts = Arc::clone(&self.asking.halts);
         loop {
             let step = tokio::select! {
+                biased;
                 step = answering.step() => step,
                 () = halts.retry.notified(), if self.retrying.is_some() => {
                     answering.give_up();
