@@ -230,12 +230,10 @@ impl Lane {
                 Some(_) | None => std::future::pending().await,
             }
         };
-        let quiet = async {
-            if idle {
-                tokio::time::sleep(self.world.limits.park_after).await
-            } else {
-                std::future::pending().await
-            }
+        // One timer for both, as every session in memory holds room for it.
+        let pause = if put_off { PUT_OFF } else { self.world.limits.park_after };
+        let paused = async {
+            if idle || put_off { tokio::time::sleep(pause).await } else { std::future::pending().await }
         };
         let roomy = self.gathering.bytes() < self.world.limits.batch_bytes;
         // What a run that is being stopped still says is not kept, so that it needs no room.
@@ -249,8 +247,7 @@ impl Lane {
             () = self.world.clock.sleep_until(self.session.next_deadline()) => Next::Deadline,
             input = self.commands.recv(), if roomy || grounded => input.map_or(Next::Close, Next::Input),
             reported = self.work.reported(), if roomy || stopping => Next::Reported(reported),
-            () = tokio::time::sleep(PUT_OFF), if put_off => Next::PutOff,
-            () = quiet => Next::Quiet,
+            () = paused => if put_off { Next::PutOff } else { Next::Quiet },
         }
     }
 
