@@ -62,7 +62,9 @@ fn within(directory: &Path, kind: fn(&str) -> Kind) -> Vec<Holding> {
 
 fn in_state(name: &str) -> Kind {
     match name {
-        "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" => Kind::Journal,
+        "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" | "pushd.ahead" => {
+            Kind::Journal
+        }
         "pushd.lock" => Kind::Lock,
         _ if name.starts_with("pushd.db.damaged-") => Kind::SetAside,
         // Left by a salvage that was cut short.
@@ -87,6 +89,7 @@ mod tests {
             ("pushd.db", Kind::Journal),
             ("pushd.db-wal", Kind::Journal),
             ("pushd.marks", Kind::Journal),
+            ("pushd.ahead", Kind::Journal),
             ("pushd.db.damaged-12-wal", Kind::SetAside),
             ("pushd.lock", Kind::Lock),
             ("pushd.db.backup", Kind::Foreign),

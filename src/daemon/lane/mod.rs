@@ -433,7 +433,7 @@ impl Lane {
         }
     }
 
-    /// What could not be kept was not shown; everybody who waits is told, and the session begins again.
+    /// What could not be kept was not shown, or was handed in twice; everybody who waits is told, and the session begins again.
     fn fail(&mut self, trouble: &CommitError) {
         error!(session = %self.id, error = %trouble, "the journal did not take a batch");
         self.control.close();

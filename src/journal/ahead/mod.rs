@@ -196,6 +196,10 @@ pub(super) fn take_up(
             match take_up_one(connection, life, &batch, slip.after) {
                 Ok(new) => taken += usize::from(new),
                 Err(CommitError::Full) if spare.spend() => continue,
+                // One that does not fit is of no use in any life.
+                Err(CommitError::Conflict(conflict)) => {
+                    tracing::warn!(%conflict, "a batch cannot be taken up")
+                }
                 Err(error) => return Err(error),
             }
             break;
