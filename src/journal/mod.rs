@@ -165,13 +165,8 @@ impl Journal {
         let (tasks, inbox) = mpsc::channel();
         let behind = Arc::new(Behind::default());
         let spare = Spare::new((ground.open)(&ground.path(SPARE)).ok(), options.spare_bytes);
-        let mut taken_up = 0;
-        let ahead = Ahead::begin(&ground, |slips| {
-            taken_up = ahead::take_up(&connection, &begun.life, &spare, slips)?;
-            Ok(())
-        });
+        let (ahead, taken_up) = Ahead::begin(&ground, &connection, &begun.life, &spare);
         if taken_up > 0 {
-            tracing::info!(batches = taken_up, "what was shown and not committed is in the journal");
             sync().map_err(OpenError::io("sync", &log))?;
         }
         let writer = Writer {

@@ -70,19 +70,28 @@ const PLACES: usize = 8;
 const ROOM: usize = 8 * 1024;
 
 impl Ahead {
-    /// Takes up what the life before has left, and returns the places for this one.
+    /// Takes up what the life before has left, and returns the places for this one, and how many batches that were.
     ///
     /// There are none where no file lies in memory, or when anything about it fails.
     pub(super) fn begin(
         ground: &Ground,
-        take_up: impl FnOnce(Vec<Slip>) -> Result<(), CommitError>,
-    ) -> Option<Arc<Self>> {
-        let memory = ground.memory.as_ref().filter(|memory| os::is_memory(memory))?;
-        let begun = Self::begin_in(memory, ground, take_up);
+        connection: &Connection,
+        life: &Life,
+        spare: &Spare,
+    ) -> (Option<Arc<Self>>, usize) {
+        let Some(memory) = ground.memory.as_ref().filter(|memory| os::is_memory(memory)) else {
+            return (None, 0);
+        };
+        let mut taken = 0;
+        let begun =
+            Self::begin_in(memory, ground, |slips| take_up(connection, life, spare, slips, &mut taken));
+        if taken > 0 {
+            tracing::info!(batches = taken, "what was shown and not committed is in the journal");
+        }
         let begun = begun.inspect_err(
             |error| tracing::warn!(%error, memory = %memory.display(), "nothing is written ahead in this life"),
         );
-        begun.ok().map(Arc::new)
+        (begun.ok().map(Arc::new), taken)
     }
 
     fn begin_in(
@@ -179,22 +188,22 @@ impl std::fmt::Debug for Early {
     }
 }
 
-/// Puts into the database what is missing there; returns how many slips that were.
+/// Puts into the database what is missing there, and counts it.
 ///
 /// A slip that does not continue its session is of no use: it is there already.
-pub(super) fn take_up(
+fn take_up(
     connection: &Connection,
     life: &Life,
     spare: &Spare,
     slips: Vec<Slip>,
-) -> Result<usize, CommitError> {
-    let mut taken = 0;
+    taken: &mut usize,
+) -> Result<(), CommitError> {
     for slip in slips {
         let mut batch = Batch::new(slip.session);
         batch.block = Some(slip.block);
         loop {
             match take_up_one(connection, life, &batch, slip.after) {
-                Ok(new) => taken += usize::from(new),
+                Ok(new) => *taken += usize::from(new),
                 Err(CommitError::Full) if spare.spend() => continue,
                 // One that does not fit is of no use in any life.
                 Err(CommitError::Conflict(conflict)) => {
@@ -205,7 +214,7 @@ pub(super) fn take_up(
             break;
         }
     }
-    Ok(taken)
+    Ok(())
 }
 
 fn take_up_one(connection: &Connection, life: &Life, batch: &Batch, after: Seq) -> Result<bool, CommitError> {
