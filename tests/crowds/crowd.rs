@@ -157,7 +157,11 @@ pub(crate) fn peak(daemon: &Daemon) -> u64 {
 pub(crate) fn descriptors(daemon: &Daemon) -> usize {
     let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).into_iter().flatten();
     let targets = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    targets.filter(|target| !target.to_string_lossy().contains("pushd.db")).count()
+    let is_journal = |target: &Path| {
+        let target = target.to_string_lossy();
+        target.contains("pushd.db") || target.contains("/pushd-")
+    };
+    targets.filter(|target| !is_journal(target)).count()
 }
 
 /// Asks again and again until something is so.
