@@ -252,12 +252,16 @@ fn a_journal_that_takes_nothing_is_an_internal_error_that_passes() {
 fn a_run_whose_journal_failed_comes_back_to_those_who_listen() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
-    client.prompt(&session, "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done; echo on\n");
+    client.prompt(&session, "$ echo x >> count; echo begun; until [ -e go ]; do sleep 0.01; done\n");
     let mut heard = client.events_until("tool_output");
+    // It is answered behind whatever is on its way to the journal.
+    client.get("get_session_snapshot", json!({"sessionId": session}));
     let lock = hold(&daemon);
     std::fs::write(daemon.cwd().join("go"), "").unwrap();
     // It cannot be stored that the step ended, so that the session breaks and is brought back.
-    wait_until("the daemon gives up on the journal", || daemon.log().contains("the journal did not take"));
+    wait_until("the daemon gives up on the journal", || {
+        daemon.log().contains("the journal did not take a batch")
+    });
     lock.execute_batch("ROLLBACK").unwrap();
     heard.extend(client.events_until("approval_required"));
     let back: Vec<_> = types(&heard).into_iter().filter(|kind| kind == "run_recovered").collect();
