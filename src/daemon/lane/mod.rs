@@ -384,7 +384,7 @@ impl Lane {
     /// Shows events before they are committed where nothing else follows from them and nothing can take them any more.
     fn show_early(&self, batch: &Batch, after: &After, block: Option<&Block>) -> Option<Early> {
         let block = block.filter(|_| self.kept_run && after.is_empty())?;
-        if self.world.journal.is_full() {
+        if block.lines.len() > FEW_BYTES || self.world.journal.is_full() {
             return None;
         }
         let early = self.world.journal.put_ahead(batch, self.feed.newest())?;
@@ -452,6 +452,9 @@ impl Lane {
         batch::meta(&self.id, &self.session.snapshot())
     }
 }
+
+/// How large a batch may be that is shown before it is committed: more is no single word, and of much, nobody waits for the first.
+const FEW_BYTES: usize = 1024;
 
 /// How long a batch that is shown already may wait for the next before it is handed to the journal.
 ///
