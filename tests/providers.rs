@@ -95,6 +95,7 @@ suite! {
         silence_is_told_after_its_time
         silence_after_the_head_is_told
         silence_in_the_middle_is_told_after_what_came
+        a_slow_answer_is_no_silence
         a_huge_line_is_refused
         an_error_in_the_middle_is_told_after_what_came
         too_many_calls_are_refused

@@ -5,7 +5,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -202,7 +202,9 @@ struct Open {
     /// What went wrong after that.
     failed: Option<ModelError>,
     over: Over,
-    /// Ends when the server has been silent for too long. It is put off with every frame, which is cheaper than a new one.
+    /// Until when the server may be silent; put off with every frame.
+    patience: Instant,
+    /// Ends no later than that. When it ends earlier it is set anew, which is rarer than a frame.
     silence: Pin<Box<Sleep>>,
 }
 
@@ -237,9 +239,28 @@ impl Open {
     async fn arrival(&mut self) -> Option<Arrival> {
         poll_fn(|context| match self.stream.poll_frame(context) {
             Poll::Ready(arrival) => Poll::Ready(Some(arrival)),
-            Poll::Pending => self.silence.as_mut().poll(context).map(|()| None),
+            Poll::Pending => self.poll_silence(context).map(|()| None),
         })
         .await
+    }
+
+    /// Lets the server be silent from now on for as long as it may.
+    fn be_patient(&mut self) {
+        self.patience = Instant::now() + self.target.limits.silence;
+        if self.patience < self.silence.deadline() {
+            self.silence.as_mut().reset(self.patience);
+        }
+    }
+
+    /// Waits until the server has been silent for too long.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.silence.as_mut().poll(context));
+            if self.silence.deadline() >= self.patience {
+                return Poll::Ready(());
+            }
+            self.silence.as_mut().reset(self.patience);
+        }
     }
 
     /// Takes what has arrived together with the last frame, without waiting for more.
@@ -258,7 +279,7 @@ impl Open {
     fn take(&mut self, arrival: Arrival) {
         let outcome = match arrival {
             Some(Ok(frame)) => {
-                self.silence.as_mut().reset(Instant::now() + self.target.limits.silence);
+                self.be_patient();
                 frame.data_ref().map_or(Ok(()), |data| self.reader.feed(data, &mut self.ready))
             }
             Some(Err(error)) => Err(broken(&error)),
@@ -298,6 +319,7 @@ async fn try_once(
             return Err(error);
         }
     };
+    let patience = asked + target.limits.first_byte;
     let mut open = Open {
         target: Arc::clone(target),
         pass,
@@ -306,7 +328,8 @@ async fn try_once(
         ready: Vec::new(),
         failed: None,
         over: Over::No,
-        silence: Box::pin(sleep_until(asked + target.limits.first_byte)),
+        patience,
+        silence: Box::pin(sleep_until(patience)),
     };
     match open.next().await {
         Ok(pieces) => {

@@ -117,12 +117,24 @@ pub(crate) async fn silence_after_the_head_is_told(dialect: Dialect) {
 }
 
 pub(crate) async fn silence_in_the_middle_is_told_after_what_came(dialect: Dialect) {
-    let limits = Limits { silence: Duration::from_millis(100), ..limits() };
+    // Far less than the first byte may take.
+    let (silence, first_byte) = (Duration::from_millis(100), Duration::from_secs(3600));
+    let limits = Limits { silence, first_byte, ..limits() };
     let world = World::with(dialect, limits, [cases::breaks_off("one", Fault::Stall)]);
     let error = world.ask().await.failed_after(&[said("one")]);
     assert_eq!(error.kind, Kind::Silent);
     assert_eq!(error.message, "the server has sent nothing for 0.1 s");
     world.server.hangups(1).await;
+}
+
+pub(crate) async fn a_slow_answer_is_no_silence(dialect: Dialect) {
+    let silence = Duration::from_secs(1);
+    let limits = Limits { silence, first_byte: silence, ..limits() };
+    let reply = Reply::turn((0..15).map(|number| say(&number.to_string())));
+    let world = World::with(dialect, limits, [reply.delivered(Delivery::Paced(silence / 10))]);
+    let asked = world.ask().await;
+    let expected: String = (0..15).map(|number| number.to_string()).collect();
+    assert_eq!((asked.error, asked.pieces), (None, vec![said(&expected)]));
 }
 
 pub(crate) async fn a_huge_line_is_refused(dialect: Dialect) {
