@@ -88,7 +88,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         let waiting = outbox.take();
         let found = |listening: &Listening| !matches!(listening.found, Found::Nothing);
         let busy = !waiting.is_empty() || self.listening.iter().any(found);
-        let permits = self.write_answers(waiting).await?;
+        let permits = if waiting.is_empty() { Vec::new() } else { self.write_answers(waiting).await? };
         for listening in &mut self.listening {
             match std::mem::take(&mut listening.found) {
                 Found::Nothing => {}

@@ -1,6 +1,9 @@
 //! Writing to a peer that may be slow: everything goes out, or the peer has made no progress for too long.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -30,12 +33,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             // Pieces that are empty are passed over.
             IoSlice::advance_slices(&mut rest, 0);
             while !rest.is_empty() {
-                let written = match timeout(self.stalled, self.to.write_vectored(rest)).await {
-                    Ok(written) => written?,
-                    Err(_) => {
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress"));
-                    }
-                };
+                let written = self.write(rest).await?;
                 if written == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
@@ -43,6 +41,18 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             }
         }
         Ok(())
+    }
+
+    /// Writes some of it.
+    async fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Most peers take it at once; only who does not is given a time.
+        let at_once =
+            poll_fn(|context| Poll::Ready(Pin::new(&mut self.to).poll_write_vectored(context, pieces)));
+        if let Poll::Ready(written) = at_once.await {
+            return written;
+        }
+        let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "the peer makes no progress");
+        timeout(self.stalled, self.to.write_vectored(pieces)).await.map_err(stalled)?
     }
 
     /// Hands on what a buffer below may hold.
