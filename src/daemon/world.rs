@@ -1,9 +1,10 @@
 //! What every lane and connection of a daemon shares: handed in once, never reached for.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Notify, broadcast, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc};
 
 use super::clock::Clock;
 use super::environments::Environments;
@@ -94,34 +95,63 @@ impl Default for RunsOver {
 const WAITING: usize = 64;
 
 /// A word that is given once: everything closes.
-#[derive(Debug, Clone)]
-pub struct Closing(watch::Sender<bool>);
+#[derive(Debug, Default)]
+pub struct Closing {
+    begun: AtomicBool,
+    told: Notify,
+}
 
 impl Closing {
     /// Makes the word, not given yet.
     pub fn new() -> Self {
-        Self(watch::Sender::new(false))
+        Self::default()
     }
 
     /// Gives the word.
     pub fn begin(&self) {
-        self.0.send_replace(true);
+        self.begun.store(true, Ordering::Release);
+        self.told.notify_waiters();
     }
 
     /// Tells whether the word was given.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow()
+        self.begun.load(Ordering::Acquire)
     }
 
     /// Waits until the word is given.
     pub async fn wait(&self) {
-        // The sender is ours, so it cannot be gone.
-        let _ = self.0.subscribe().wait_for(|closing| *closing).await;
+        // Made before the look, so that a word that is given in between is heard.
+        let told = self.told.notified();
+        if !self.has_begun() {
+            told.await;
+        }
     }
 }
 
-impl Default for Closing {
-    fn default() -> Self {
-        Self::new()
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_word_is_heard_by_whoever_waits_and_by_whoever_comes_later() {
+        let closing = Arc::new(Closing::new());
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let closing = Arc::clone(&closing);
+                tokio::spawn(async move { closing.wait().await })
+            })
+            .collect();
+        assert!(timeout(Duration::from_millis(20), closing.wait()).await.is_err(), "nobody has given it");
+        assert!(!closing.has_begun());
+        closing.begin();
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+        closing.wait().await;
+        assert!(closing.has_begun());
     }
 }
