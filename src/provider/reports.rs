@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::answering::Wait;
@@ -351,7 +352,11 @@ impl Reports {
 
     async fn pass_on(&self, reported: Reported) -> Result<(), Gone> {
         // In a box, so that the channel of a session that waits for nothing stays small.
-        self.sender.send(Box::new(reported)).await.map_err(|_| Gone)
+        match self.sender.try_send(Box::new(reported)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(reported)) => self.sender.send(reported).await.map_err(|_| Gone),
+            Err(TrySendError::Closed(_)) => Err(Gone),
+        }
     }
 
     fn ask(&self, question: &Question) -> Ask {

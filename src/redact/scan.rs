@@ -173,8 +173,10 @@ impl Scan {
     /// Returns the offset before which no further region can begin.
     pub(super) fn unclaimed(&self, words: &Words) -> usize {
         let depth = match (&words.automaton, self.state) {
-            (Some(machine), Some(state)) => machine.depths.get(&state).copied().unwrap_or(0),
-            (None, _) | (_, None) => 0,
+            (Some(machine), Some(state)) if state != machine.start => {
+                machine.depths.get(&state).copied().unwrap_or(0)
+            }
+            (Some(_) | None, Some(_) | None) => 0,
         };
         let held = self.shapes.iter().map(Shape::held_from).min().unwrap_or(self.position);
         held.min(self.position - depth)

@@ -194,7 +194,9 @@ impl Gathering {
     ) -> (Batch, Option<Block>, After) {
         let mut lines = self.lines;
         // The ring keeps them for a while, and listeners longer.
-        lines.shrink_to_fit();
+        if lines.capacity() - lines.len() > SLACK {
+            lines.shrink_to_fit();
+        }
         let lines = Bytes::from(lines);
         let (first, last, count) = (self.first, self.last, self.count);
         let kept = (count > 0).then(|| journal::Block { first, last, count, bytes: lines.clone() });
@@ -215,6 +217,7 @@ impl Gathering {
     fn keep(&mut self, session: &SessionId, event: &Event) {
         if self.count == 0 {
             self.first = event.seq;
+            self.lines.reserve(LINE);
         }
         self.last = event.seq;
         self.count += 1;
@@ -225,6 +228,11 @@ impl Gathering {
         encode::event_line(session, event, &mut self.lines);
     }
 }
+
+/// How many bytes the line of a word takes: most batches of a slow stream are one such line.
+const LINE: usize = 256;
+/// How much room may stay unused behind lines that are kept: moving them costs more than that.
+const SLACK: usize = 64;
 
 impl Lane {
     /// Sorts effects by when they are due; what is due at once is done here.

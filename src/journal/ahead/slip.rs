@@ -10,8 +10,8 @@ use crate::kernel::id::{Seq, SessionId};
 
 /// How many bytes a key has.
 pub(super) const KEY: usize = 32;
-/// How many bytes stand around the events and the name of their session, and a few more.
-pub(super) const AROUND: usize = 128;
+/// How many bytes stand around the events and the name of their session.
+pub(super) const AROUND: usize = HEAD + INSIDE + TAG;
 
 /// Events of a session that follow those up to `after`.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,20 +39,21 @@ impl Seal {
         count: u64,
     ) -> Option<Vec<u8>> {
         let name = session.as_str().as_bytes();
-        let mut sealed = Vec::with_capacity(AROUND + name.len() + block.bytes.len());
-        sealed.extend_from_slice(&after.number().to_le_bytes());
-        sealed.extend_from_slice(&block.first.number().to_le_bytes());
-        sealed.extend_from_slice(&block.last.number().to_le_bytes());
-        sealed.extend_from_slice(&block.count.to_le_bytes());
-        sealed.extend_from_slice(&u32::try_from(name.len()).ok()?.to_le_bytes());
-        sealed.extend_from_slice(name);
-        sealed.extend_from_slice(&block.bytes);
-        self.0.seal_in_place_append_tag(nonce(count), Aad::empty(), &mut sealed).ok()?;
-        let mut whole = Vec::with_capacity(HEAD + sealed.len());
-        whole.extend_from_slice(&u32::try_from(sealed.len()).ok()?.to_le_bytes());
-        whole.extend_from_slice(&count.to_le_bytes());
-        whole.extend_from_slice(&sealed);
-        Some(whole)
+        let length = INSIDE + name.len() + block.bytes.len();
+        let mut slip = Vec::with_capacity(HEAD + length + TAG);
+        slip.extend_from_slice(&u32::try_from(length + TAG).ok()?.to_le_bytes());
+        slip.extend_from_slice(&count.to_le_bytes());
+        slip.extend_from_slice(&after.number().to_le_bytes());
+        slip.extend_from_slice(&block.first.number().to_le_bytes());
+        slip.extend_from_slice(&block.last.number().to_le_bytes());
+        slip.extend_from_slice(&block.count.to_le_bytes());
+        slip.extend_from_slice(&u32::try_from(name.len()).ok()?.to_le_bytes());
+        slip.extend_from_slice(name);
+        slip.extend_from_slice(&block.bytes);
+        let sealed = slip.get_mut(HEAD..)?;
+        let tag = self.0.seal_in_place_separate_tag(nonce(count), Aad::empty(), sealed).ok()?;
+        slip.extend_from_slice(tag.as_ref());
+        Some(slip)
     }
 
     /// Opens what lies at a place: nothing if it is empty, was torn, or was sealed with another key.
@@ -79,6 +80,10 @@ impl Seal {
 
 /// The length and the count stand before what is sealed.
 const HEAD: usize = 4 + 8;
+/// Three positions, the number of events and the length of the name stand before the name.
+const INSIDE: usize = 3 * 8 + 2 * 4;
+/// What shows that nobody changed it stands at the end.
+const TAG: usize = 16;
 
 fn nonce(count: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
