@@ -47,6 +47,7 @@ impl StartError {
 
 /// Runs a daemon as the environment says, until it is asked to stop; `ready` is called when clients can connect.
 pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
+    os::share_memory();
     let variable = |name: &str| std::env::var_os(name);
     let (paths, limits) = (Paths::from_environment(&variable)?, Limits::from_environment(&variable)?);
     let mut config = Config { paths, limits, pi: None };

@@ -23,6 +23,9 @@ pub(super) const fn raise_descriptors() -> Option<Descriptors> {
     None
 }
 
+/// Changes nothing: there is one heap for all threads.
+pub(super) const fn share_memory() {}
+
 /// Makes a directory; a profile's directories belong to its owner already.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
