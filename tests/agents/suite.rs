@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, KEY, provider, variables};
 use crate::daemon::types;
 use crate::model::cases::{self, breaks, breaks_off};
-use crate::model::{Delivery, Fault, ModelServer, Reply, Speaks};
+use crate::model::{Delivery, Fault, ModelServer, Nobody, Reply, Speaks};
 
 #[test]
 fn every_case_of_ollama_ends_as_it_should() {
@@ -90,9 +90,10 @@ impl Case {
         if let Some(reply) = self.always {
             server.usually(reply);
         }
+        let nobody = Nobody::new();
         let place = match self.place {
             Place::Server => server.base_url(speaks),
-            Place::Nowhere => nobody(),
+            Place::Nowhere => format!("http://{}", nobody.address()),
         };
         let mut client = bench.daemon.connect();
         let start = json!({"cwd": bench.cwd(), "provider": provider(speaks), "model": "test-model",
@@ -279,10 +280,5 @@ fn start_of(text: String) -> String {
 }
 
 /// A place of this machine where nobody listens.
-fn nobody() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    format!("http://{free}")
-}
-
 const LAST: &str = "at last";
 const AT_A_TIME: usize = 6;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pushd::provider::dialect::Dialect;
 use pushd::provider::error::{Kind, ModelError};
 
-use crate::model::{Reply, cases};
+use crate::model::{Nobody, Reply, cases};
 use crate::world::{World, said};
 
 pub(crate) async fn a_rate_limit_is_waited_out(dialect: Dialect) {
@@ -67,12 +67,13 @@ pub(crate) async fn an_error_before_the_first_piece_is_asked_again(dialect: Dial
 
 pub(crate) async fn a_place_where_nobody_listens_is_told(dialect: Dialect) {
     let mut world = World::new(dialect, []);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Nobody::new();
+    let place = nobody.address();
     let variable = pushd::provider::registry::place_variable(dialect.name());
-    world.environment.insert(variable, format!("http://{free}"));
+    world.environment.insert(variable, format!("http://{place}"));
     let error = world.ask().await.failed_after(&[]);
     assert_eq!((error.kind, error.retryable), (Kind::Unreachable, true));
-    assert!(error.message.starts_with(&format!("cannot reach {free}: ")), "{error}");
+    assert!(error.message.starts_with(&format!("cannot reach {place}: ")), "{error}");
     let failures = world.models.circuits()[0].counts.failures_in_a_row;
     assert_eq!(failures, 3, "it was tried as often as anything is");
 }

@@ -8,7 +8,7 @@ use pushd::provider::error::Kind;
 use pushd::provider::keys::Key;
 use pushd::provider::registry::{Environment, Models, RunningOllama, Settings, key_variable, place_variable};
 
-use crate::model::{ModelServer, Reply, Speaks};
+use crate::model::{ModelServer, Nobody, Reply, Speaks};
 use crate::world::{KEY, MODEL, World, limits, no_keyring, question, read, said, speaks};
 
 pub(crate) async fn the_models_of_a_server_are_listed(dialect: Dialect) {
@@ -140,8 +140,8 @@ pub(crate) async fn a_running_ollama_is_found() {
         found,
         Some(RunningOllama { base_url: world.server.url(), version: "0.12.0".to_owned(), models })
     );
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    world.environment.insert("OLLAMA_HOST".to_owned(), free.to_string());
+    let nobody = Nobody::new();
+    world.environment.insert("OLLAMA_HOST".to_owned(), nobody.address().to_string());
     assert_eq!(world.models.find_ollama(&world.environment).await, None);
 }
 
