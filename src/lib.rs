@@ -18,10 +18,12 @@
 //! - [`config`]: paths, limits, environment.
 //! - [`observe`]: what the daemon writes down about itself.
 //! - [`token`]: secrets that open a door.
+//! - [`bounded_io`]: files at paths that somebody else chose: never waited for, bounded, with a deadline.
 //! - [`unseen`]: letters that cannot be seen.
 
 pub mod adapter;
 pub mod agent;
+pub mod bounded_io;
 pub mod cli;
 pub mod client;
 pub mod config;

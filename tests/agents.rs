@@ -4,6 +4,9 @@
 
 #[path = "agents/bench.rs"]
 mod bench;
+#[cfg(target_os = "linux")]
+#[path = "agents/calls.rs"]
+mod calls;
 #[path = "support/daemon.rs"]
 mod daemon;
 #[path = "agents/decisions.rs"]
@@ -12,12 +15,25 @@ mod decisions;
 mod exits;
 #[path = "agents/faults.rs"]
 mod faults;
+#[path = "agents/fetching.rs"]
+mod fetching;
+#[path = "agents/headless.rs"]
+mod headless;
+#[path = "agents/home.rs"]
+mod home;
 #[path = "agents/hostile.rs"]
 mod hostile;
 #[path = "agents/limits.rs"]
 mod limits;
+#[cfg(target_os = "linux")]
+#[path = "agents/lineage.rs"]
+mod lineage;
+#[path = "agents/masks.rs"]
+mod masks;
 #[path = "support/model/mod.rs"]
 mod model;
+#[path = "support/ordinary_user.rs"]
+mod ordinary_user;
 #[path = "agents/own.rs"]
 mod own;
 #[path = "agents/questions.rs"]
@@ -28,6 +44,8 @@ mod restarts;
 mod schemas;
 #[path = "agents/scopes.rs"]
 mod scopes;
+#[path = "support/skip.rs"]
+mod skip;
 #[path = "agents/suite.rs"]
 mod suite;
 #[path = "agents/talk.rs"]

@@ -25,14 +25,17 @@ const TABLE: &[(&str, &[&str])] = &[
     // What is kept of a command is said once, in the book that decides about it.
     ("journal", &["kernel::book::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
-    ("redact", &[]),
+    // A value that is split by letters which cannot be seen is shown to nobody.
+    ("redact", &["unseen"]),
     ("token", &[]),
     // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
     ("unseen", &[]),
-    ("config", &["kernel::limits", "transport::local"]),
+    // Paths that a client or a repository chose are read in one way, whoever reads them.
+    ("bounded_io", &[]),
+    ("config", &["bounded_io", "kernel::limits", "transport::local"]),
     // Its settings are what the user wrote, for the daemon and the client alike.
-    ("provider", &["config::settings", "kernel", "redact"]),
-    ("sandbox", &["kernel", "unseen"]),
+    ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
+    ("sandbox", &["bounded_io", "kernel", "unseen"]),
     // A line of a file is as untrusted as a client's, and passes the same door.
     ("sessionfile", &["kernel", "transport::compact"]),
     // What is found is read from the ground that tools stand on, which no link leads out of.
@@ -45,6 +48,7 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "adapter",
             "agent",
+            "bounded_io",
             "config",
             "discovery",
             "journal",
@@ -58,9 +62,24 @@ const TABLE: &[(&str, &[&str])] = &[
             "transport",
         ],
     ),
-    ("client", &["adapter::push", "config", "kernel", "transport"]),
-    // The set-up looks for servers of models and puts keys and tokens away before there is a daemon.
-    ("cli", &["adapter::push::client", "client", "config", "kernel", "provider", "token", "unseen"]),
+    ("client", &["adapter::push", "bounded_io", "config", "kernel", "transport"]),
+    // The set-up looks for servers of models and puts keys and tokens away before there is a daemon. Private caches are counted
+    // and removed, and git is found, as the sandbox does it, also where no daemon runs.
+    (
+        "cli",
+        &[
+            "adapter::push::client",
+            "client",
+            "config",
+            "kernel",
+            "provider",
+            "sandbox::caches",
+            "sandbox::program",
+            "sessionfile",
+            "token",
+            "unseen",
+        ],
+    ),
     ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
 ];
 

@@ -15,5 +15,7 @@ mod house;
 mod model;
 #[path = "beside/retrying.rs"]
 mod retrying;
+#[path = "support/skip.rs"]
+mod skip;
 #[path = "beside/telling.rs"]
 mod telling;

@@ -70,6 +70,21 @@ fn a_lane_runs_one_command_at_a_time_in_the_order_of_admission() {
 }
 
 #[test]
+fn a_read_waits_for_changes_before_it_and_runs_beside_a_long_command() {
+    let mut scene = Scene::new();
+    let with = |order, asked| Submission { order, ..asked };
+    assert_eq!(scene.submit(command(1, "a")), ["accepted 1", "run 1"]);
+    assert_eq!(scene.submit(with(Order::Long, command(2, "b"))), ["accepted 2"]);
+    assert_eq!(scene.submit(with(Order::Reads, command(3, "c"))), ["accepted 3"]);
+    assert_eq!(scene.done(1, "r"), ["later a ok r", "finished 1 ok r", "run 2", "run 3"]);
+    assert_eq!(scene.submit(command(4, "d")), ["accepted 4"]);
+    assert_eq!(scene.submit(with(Order::Reads, command(5, "e"))), ["accepted 5"], "a change is before it");
+    assert_eq!(scene.done(2, "r"), ["later b ok r", "finished 2 ok r"], "a read still runs");
+    assert_eq!(scene.done(3, "r"), ["later c ok r", "finished 3 ok r", "run 4"]);
+    assert_eq!(scene.done(4, "r"), ["later d ok r", "finished 4 ok r", "forget 1", "run 5"]);
+}
+
+#[test]
 fn what_overtakes_waits_for_nobody_in_its_lane() {
     let mut scene = Scene::new();
     scene.submit(command(1, "a"));
@@ -368,6 +383,11 @@ fn who_is_too_fast_is_refused_but_repetitions_are_not_counted() {
     assert!(words[0].starts_with("refuse 12 TooFast(Session"), "{words:?}");
     let free = Submission { counting: Counting::Free, ..command(13, "c") };
     assert_eq!(scene.submit(free), ["accepted 13", "run 13"]);
+    let control = |ticket, id| Submission { counting: Counting::Control, ..command(ticket, id) };
+    assert_eq!(scene.submit(control(14, "d")), ["accepted 14"], "its budget is its own");
+    assert_eq!(scene.submit(control(15, "e")), ["accepted 15"]);
+    let words = scene.submit(control(16, "f"));
+    assert!(words[0].starts_with("refuse 16 TooFast(Session"), "{words:?}");
     assert_eq!(scene.book.rate_used(scene.now), (2, 3));
     scene.now = scene.now.after(100);
     assert_eq!(scene.submit(command(14, "d")), ["accepted 14"]);

@@ -172,12 +172,17 @@ impl Walk {
             session: session.map(SessionId::from),
             fingerprint: Fingerprint(place * 10 + u128::from(variant)),
             depends_on,
-            order: if self.random.one_in(3) { Order::Overtakes } else { Order::Waits },
+            order: self.order(),
             time_limit: if self.random.one_in(2) { Some(10 + self.random.below(20)) } else { None },
             keeping: if variant.is_multiple_of(2) { Keeping::Durable } else { Keeping::Light },
             counting: if self.random.one_in(10) { Counting::Free } else { Counting::Counted },
             spell,
         }
+    }
+
+    fn order(&mut self) -> Order {
+        let orders = [Order::Waits, Order::Waits, Order::Long, Order::Reads, Order::Reads, Order::Overtakes];
+        self.random.pick(&orders).copied().unwrap_or(Order::Waits)
     }
 
     fn report(&mut self) {

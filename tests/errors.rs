@@ -218,7 +218,7 @@ fn a_place_where_nothing_can_run_is_unavailable() {
     std::fs::remove_dir(&gone).unwrap();
     client.prompt(&session, "$ true\n");
     let result = client.event_of("tool_result");
-    assert_eq!(result["payload"]["structuredError"]["type"], "SANDBOX_UNAVAILABLE", "{result}");
+    assert_eq!(result["payload"]["structuredError"]["code"], "SANDBOX_UNAVAILABLE", "{result}");
     assert_eq!(client.event_of("run_complete")["payload"]["headless"]["exitCodeHint"], 1);
 }
 

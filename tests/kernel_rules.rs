@@ -12,8 +12,8 @@ use pushd::kernel::command::{
 };
 use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
-    Budget, Criterion, Decision, Denial, Ending, EventKind, Fault, Intention, Lasting, Outcome, Purpose,
-    Settlement, Taken, Used, Wanted,
+    Budget, Criterion, Decision, Denial, Ending, EventKind, Fault, Found, Intention, Lasting, Outcome,
+    Purpose, STOPPED_WITH_DAEMON, Settlement, Taken, Used, Wanted,
 };
 use pushd::kernel::gate;
 use pushd::kernel::id::{CallId, Fingerprint, GateId, Json, MessageId, ParticipantId, RunId, Seq};
@@ -90,6 +90,58 @@ fn a_late_vote_is_refused_and_a_foreign_one_is_told_apart() {
     assert_eq!(scene.vote("bob", Decision::Deny, None), Err(Refusal::GateClosed));
     scene.gate = GateId::new("gate-of-nobody");
     assert_eq!(scene.vote("bob", Decision::Deny, None), Err(Refusal::UnknownGate));
+}
+
+#[test]
+fn a_run_that_began_with_an_answer_waits_for_nobody() {
+    for (rule, executed) in [(gate::APPROVE_ALL, 1), (gate::APPROVE_NOTHING, 0)] {
+        let mut scene = Scene::open();
+        let prompt = Prompt { rules: vec![rule.into()], ..scene.message("one") };
+        scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
+        scene.call(Some(1));
+        assert_eq!(scene.executed, executed, "{rule}");
+        assert_eq!(scene.vote("ann", Decision::Approve, None), Err(Refusal::GateClosed), "{rule}");
+        if rule == gate::APPROVE_NOTHING {
+            scene.stopped();
+            assert_eq!(scene.ended(), (Outcome::Denied, 3));
+        }
+    }
+    // Nobody can say yes beforehand for two.
+    let mut scene = Scene::open();
+    let prompt = Prompt { rules: vec![gate::APPROVE_ALL.into()], ..scene.message("one") };
+    scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
+    scene.call(Some(2));
+    assert_eq!((scene.executed, scene.phase()), (0, Phase::Waiting));
+}
+
+#[test]
+fn a_denial_by_the_policy_of_the_run_is_told_to_a_provider_that_can_go_on() {
+    for (denial, goes_on) in [(Denial::Told, true), (Denial::Ends, false)] {
+        let mut scene = Scene::open();
+        let prompt = Prompt { rules: vec![gate::APPROVE_NOTHING.into()], ..scene.message("one") };
+        scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
+        scene.denial = denial;
+        scene.policy_comment = Some("a rule asks; allow it".into());
+        let turns = scene.turns;
+        scene.call(Some(1));
+        assert_eq!(scene.executed, 0);
+        if goes_on {
+            assert_eq!((scene.phase(), scene.turns), (Phase::Running, turns + 1));
+            let told = scene.session.state().run.as_ref().unwrap().last.clone().unwrap().fault.unwrap();
+            let message = "denied by policy: a rule asks; allow it";
+            assert_eq!((told.kind.as_str(), told.message.as_str()), (gate::DENIED_BY_POLICY, message));
+        } else {
+            scene.stopped();
+            assert_eq!(scene.ended(), (Outcome::Denied, 3));
+        }
+    }
+    // A yes needs no comment.
+    let mut scene = Scene::open();
+    let prompt = Prompt { rules: vec![gate::APPROVE_ALL.into()], ..scene.message("one") };
+    scene.ask(Command::Prompt(Box::new(prompt))).unwrap();
+    scene.policy_comment = Some("a rule asks; allow it".into());
+    scene.call(Some(1));
+    assert_eq!(scene.executed, 1);
 }
 
 #[test]
@@ -322,6 +374,29 @@ fn after_a_crash_a_started_tool_is_asked_about_and_never_rerun_by_itself() {
             assert_eq!(scene.ended(), (Outcome::Denied, 3));
         }
     }
+}
+
+#[test]
+fn a_tool_that_the_stopping_daemon_ended_is_settled_and_not_asked_about_afterwards() {
+    let mut scene = Scene::open();
+    scene.prompt("a").unwrap();
+    let call = scene.call(None);
+    let turns = scene.turns;
+    scene.give(Input::Halted { left: None });
+    let settled = scene.last(|kind| match kind {
+        EventKind::CallSettled(settlement) => Some(settlement.clone()),
+        _ => None,
+    });
+    assert_eq!((&settled.call, settled.ending), (&call, Ending::Cut));
+    assert_eq!(settled.fault.as_ref().map(|fault| fault.kind.as_str()), Some(STOPPED_WITH_DAEMON));
+    assert_eq!(scene.turns, turns, "nothing begins in this life");
+    scene.crash();
+    assert_eq!(scene.phase(), Phase::Running);
+    let found = scene.last(|kind| match kind {
+        EventKind::RunRecovered { found } => Some(*found),
+        _ => None,
+    });
+    assert_eq!(found, Found::Working, "the provider is told in the next life");
 }
 
 #[test]

@@ -444,6 +444,9 @@ impl Walk {
 fn private_seq(private: &pushd::kernel::command::Private) -> Seq {
     use pushd::kernel::command::Private;
     match private {
-        Private::Gap { seq, .. } | Private::Snapshot { seq, .. } | Private::Deleted { seq, .. } => *seq,
+        Private::Gap { seq, .. }
+        | Private::Snapshot { seq, .. }
+        | Private::Summary { seq, .. }
+        | Private::Deleted { seq, .. } => *seq,
     }
 }

@@ -11,7 +11,11 @@ mod daemon;
 mod model;
 #[path = "support/schemas.rs"]
 mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
 
+#[path = "pi/foreign.rs"]
+mod foreign;
 #[path = "pi/judge.rs"]
 mod judge;
 #[path = "pi/line.rs"]
@@ -46,16 +50,26 @@ macro_rules! transcripts {
     };
 }
 
+#[path = "pi/agent_cli.rs"]
+mod agent_cli;
+#[path = "pi/broken_files.rs"]
+mod broken_files;
 #[path = "pi/circuits.rs"]
 mod circuits;
+#[path = "pi/continued.rs"]
+mod continued;
 #[path = "pi/coverage.rs"]
 mod coverage;
+#[path = "pi/deleting.rs"]
+mod deleting;
 #[path = "pi/depends.rs"]
 mod depends;
 #[path = "pi/discovery.rs"]
 mod discovery;
 #[path = "pi/envelope.rs"]
 mod envelope;
+#[path = "pi/expanding.rs"]
+mod expanding;
 #[path = "pi/files.rs"]
 mod files;
 #[path = "pi/forms.rs"]
@@ -68,6 +82,8 @@ mod limits;
 mod managing;
 #[path = "pi/moving.rs"]
 mod moving;
+#[path = "pi/order.rs"]
+mod order;
 #[path = "pi/questions.rs"]
 mod questions;
 #[path = "pi/replay.rs"]
@@ -88,5 +104,9 @@ mod summing;
 mod talking;
 #[path = "pi/timeouts.rs"]
 mod timeouts;
+#[path = "pi/transports.rs"]
+mod transports;
+#[path = "pi/unloading.rs"]
+mod unloading;
 #[path = "pi/versions.rs"]
 mod versions;

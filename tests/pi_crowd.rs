@@ -52,6 +52,7 @@ use hearing::{Heard, LAST, listen};
 use model::{Known, Model};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use trace::{Outcome, Step, Told};
 use wire::Mouth;
 
 const CLIENTS: usize = 50;
@@ -75,6 +76,57 @@ fn a_crowd_finds_nothing_done_twice_no_outcome_changed_and_nobody_stuck() {
     stage.play();
     println!("{commands} commands and their repetitions took {:.1} s", begun.elapsed().as_secs_f64());
     stage.judge();
+}
+
+#[test]
+fn a_change_whose_beginning_nobody_heard_of_may_have_been_made() {
+    let rename = Command { id: Some("c1-1".into()), key: None, asks: renaming("first") };
+    let later = Command { id: Some("c1-2".into()), key: None, asks: renaming("second") };
+    let cut = BTreeSet::from([rename.envelope()]);
+    let mut model = Model::new(asks([&setup(), &rename, &later].into_iter()), cut);
+    let mut first_life = whole(&setup(), None);
+    first_life.push(told(&rename, Step::Accepted));
+    model.walk(&first_life);
+    model.restart();
+    // The daemon had made the change before it was killed, so that the next change makes version 2.
+    model.walk(&whole(&later, Some(2)));
+    model.is_at_rest();
+    deeds::judge(&model, &[]);
+}
+
+#[test]
+fn changes_without_a_name_are_counted_even_if_others_like_them_were_heard_of() {
+    let abort = Command { id: None, key: None, asks: ask("abort", Some("quick-0".into()), "") };
+    let later = Command { id: Some("c1-2".into()), key: None, asks: renaming("second") };
+    let mut model =
+        Model::new(asks([&setup(), &abort, &later].into_iter()), BTreeSet::from([abort.envelope()]));
+    let mut first_life = whole(&setup(), None);
+    first_life.extend(whole(&abort, Some(1)));
+    model.walk(&first_life);
+    model.restart();
+    model.walk(&whole(&later, Some(3)));
+    let sent = |fate| Sent { life: 0, command: abort.clone(), fate };
+    let sent = [sent(Fate::Answered), sent(Fate::Lost)];
+    deeds::judge(&model, &unheard_without_name(&model, &sent, 2));
+}
+
+fn setup() -> Command {
+    Command { id: Some("setup".into()), key: None, asks: ask("create_session", Some("quick-0".into()), "") }
+}
+
+fn renaming(name: &str) -> Asks {
+    ask("set_session_name", Some("quick-0".into()), &format!("\"name\":\"{name}\""))
+}
+
+/// Everything that is heard of a command that succeeds.
+fn whole(command: &Command, version: Option<u64>) -> Vec<Told> {
+    let finished = Step::Finished { outcome: Outcome { error: None, version }, replayed: false };
+    [Step::Accepted, Step::Started, finished].into_iter().map(|step| told(command, step)).collect()
+}
+
+fn told(command: &Command, step: Step) -> Told {
+    let name = command.id.clone().unwrap_or_else(|| "anon:1".to_owned());
+    Told { name, envelope: command.envelope(), step }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -249,8 +301,10 @@ impl Stage {
         }
         model.is_at_rest();
         // What nobody heard of may have been done all the same.
-        let unheard = |command: &&&Command| !model.is_heard_of(&command.envelope());
-        let unheard: Vec<&Asks> = cut.iter().filter(unheard).map(|command| &command.asks).collect();
+        let unheard = |command: &&&Command| command.is_named() && !model.is_heard_of(&command.envelope());
+        let mut unheard: Vec<&Asks> = cut.iter().filter(unheard).map(|command| &command.asks).collect();
+        unheard.extend(unheard_without_name(&model, &book.sent, lives));
+        self.journaled_versions_rise_by_one();
         let deeds = deeds::judge(&model, &unheard);
         answers::judge(&model, &book);
         all_are_admitted(&model, &book.sent);
@@ -268,6 +322,26 @@ impl Stage {
         assert!(deeds.other_timeouts * 20 < deeds.executed, "the daemon is too slow: {deeds:?}");
         nothing_is_done_twice(&model, &unheard, &self.daemon.home.path().join("counted"));
         self.memory_is_bounded();
+    }
+
+    /// The journal has every version of a session once: what the clients did not hear of is nothing else than unheard.
+    fn journaled_versions_rise_by_one(&self) {
+        let mut reader = self.daemon.connect();
+        for session in sessions() {
+            let newest = reader.attach(&session, 0)["replay"]["toSeq"].as_u64().expect("a position");
+            let mut versions = Vec::new();
+            let mut seen = 0;
+            while seen < newest {
+                let event = reader.event();
+                if event["sessionId"] == session.as_str() {
+                    seen = seen.max(event["seq"].as_u64().expect("a number"));
+                    versions.extend(event["sessionVersion"].as_u64());
+                }
+            }
+            let gap = versions.windows(2).find(|pair| pair[1] != pair[0] + 1);
+            assert_eq!(gap, None, "{session}: {versions:?}");
+            assert!(versions.first().is_none_or(|first| *first <= 1), "{session}: {versions:?}");
+        }
     }
 
     /// While the same is remembered of ever more commands, the daemon does not grow.
@@ -335,6 +409,21 @@ fn all_are_admitted(model: &Model, sent: &[Sent]) {
     }
 }
 
+/// What was sent without a name to a daemon that was killed, as often as nobody heard that it was admitted.
+///
+/// Two such commands cannot be told apart, so that they are counted.
+fn unheard_without_name<'a>(model: &Model, sent: &'a [Sent], lives: usize) -> Vec<&'a Asks> {
+    let mut counts: BTreeMap<(usize, &Command), usize> = BTreeMap::new();
+    for sent in sent.iter().filter(|sent| sent.life + 1 < lives && !sent.command.is_named()) {
+        *counts.entry((sent.life, &sent.command)).or_default() += 1;
+    }
+    let unheard = counts.into_iter().flat_map(|((life, command), count)| {
+        let heard = model.admitted.get(&(life, command.envelope())).copied().unwrap_or(0);
+        std::iter::repeat_n(&command.asks, count.saturating_sub(heard))
+    });
+    unheard.collect()
+}
+
 /// Everything that was executed left at most one trace, and what succeeded left one.
 fn nothing_is_done_twice(model: &Model, unheard: &[&Asks], counted: &Path) {
     let mut traces: BTreeMap<String, usize> = BTreeMap::new();
@@ -350,7 +439,7 @@ fn nothing_is_done_twice(model: &Model, unheard: &[&Asks], counted: &Path) {
     assert!(!executions.is_empty(), "nothing was counted");
     // What ran when the daemon was killed was cut.
     let certain = |known: &&&Known| {
-        let done = known.outcome.as_ref().is_some_and(trace::Outcome::is_success);
+        let done = known.outcome.as_ref().is_some_and(Outcome::is_success);
         done && known.finished.is_some() && (known.asks.kind == "bash" || known.life > 0)
     };
     for (name, known) in &executions {

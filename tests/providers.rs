@@ -116,7 +116,10 @@ suite! {
         a_connection_reset_without_an_answer_is_asked_again
         a_cut_before_the_first_piece_is_asked_again
         an_error_before_the_first_piece_is_asked_again
-        a_place_where_nobody_listens_is_told;
+        a_place_where_nobody_listens_is_told
+        a_wrong_key_that_is_called_a_failure_is_not_asked_again
+        a_model_that_is_being_loaded_is_waited_for
+        a_model_that_is_loaded_for_too_long_is_told;
     circuits:
         a_circuit_opens_after_failures_and_asks_nobody
         a_circuit_closes_when_the_server_is_back
@@ -124,7 +127,11 @@ suite! {
         a_dropped_probe_makes_room_for_another
         wrong_keys_open_no_circuit
         answers_that_are_cut_open_the_circuit
-        each_place_has_a_circuit_of_its_own;
+        each_place_has_a_circuit_of_its_own
+        the_questions_of_one_run_count_once
+        a_run_that_was_admitted_is_not_refused_later
+        a_run_of_a_person_is_never_refused_and_probes
+        providers_of_one_server_share_its_circuit;
     settings:
         the_models_of_a_server_are_listed
         without_a_model_the_choice_is_told

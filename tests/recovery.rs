@@ -9,6 +9,7 @@ mod schemas;
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use daemon::{Client, Daemon, wait_until};
 use serde_json::{Value, json};
@@ -137,7 +138,7 @@ fn after_a_crash_a_forgotten_secret_is_not_replaced_by_something_else() {
         assert_eq!(client.decide(&asked, "approve")["ok"], true);
         let events = client.events_until("run_complete");
         let told = events.iter().any(|event| {
-            event["payload"]["code"] == code || event["payload"]["structuredError"]["type"] == code
+            event["payload"]["code"] == code || event["payload"]["structuredError"]["code"] == code
         });
         assert!(told, "{events:?}");
         let complete = &events.last().unwrap()["payload"];
@@ -186,6 +187,40 @@ fn a_run_that_is_over_leaves_no_process_behind_in_the_background() {
         client.run(&session, "$ setsid sleep 1000 >/dev/null 2>&1 & (setsid sleep 1000 &) ; true\n");
     assert_eq!(complete["outcome"], "success");
     assert_eq!(marked(&mark), Vec::<String>::new(), "something outlived its run");
+}
+
+#[test]
+fn a_daemon_starts_beside_leftovers_deeper_than_any_stack_and_removes_them() {
+    let home = TempDir::new().unwrap();
+    let leftovers = home.path().join(".push/tmp");
+    for name in ["run-1-0/files", "removing-2-run-1-1/files", "removing-5-run-1-2/files"] {
+        fs::create_dir_all(leftovers.join(name)).unwrap();
+    }
+    nest(&leftovers.join("run-1-0/files"), 15_000);
+    let mut daemon = Daemon::start_in(home, &[], &[]);
+    daemon.connect().ping();
+    let left = || fs::read_dir(daemon.home.path().join(".push/tmp")).unwrap().count();
+    // Nobody is in a hurry to remove them: on a busy machine it takes its time.
+    let deadline = Instant::now() + Duration::from_secs(180);
+    while left() > 1 {
+        assert!(Instant::now() < deadline, "what can be removed is not removed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(daemon.home.path().join(".push/tmp/removing-5-run-1-2").is_dir(), "it was tried often enough");
+    wait_until("what is left is named in the log", || daemon.log().contains("removing-5-run-1-2"));
+    daemon.connect().ping();
+    daemon.stop();
+}
+
+/// Makes directories in each other; no path leads to the last of them.
+fn nest(place: &Path, levels: usize) {
+    use nix::fcntl::{OFlag, open, openat};
+    use nix::sys::stat::{Mode, mkdirat};
+    let mut here = open(place, OFlag::O_RDONLY, Mode::empty()).unwrap();
+    for _ in 0..levels {
+        mkdirat(&here, "d", Mode::S_IRWXU).unwrap();
+        here = openat(&here, "d", OFlag::O_RDONLY, Mode::empty()).unwrap();
+    }
 }
 
 /// Begins a step with processes that hide in every known way, and waits until all are there.
@@ -240,18 +275,27 @@ fn clean(told: &[Value]) {
     }
 }
 
-/// Sees that no file under a directory holds a secret.
+/// Sees that no file under a directory holds a secret. What is removed meanwhile (a run's temporary files) holds none.
 fn nowhere_under(directory: &Path) {
-    for entry in fs::read_dir(directory).unwrap().flatten() {
-        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+    for entry in there(fs::read_dir(directory)).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Some(kind) = there(entry.file_type()) else { continue };
         if kind.is_dir() {
             nowhere_under(&path);
         } else if kind.is_file() {
-            let bytes = fs::read(&path).unwrap();
+            let bytes = there(fs::read(&path)).unwrap_or_default();
             for secret in [VALUE, TOKEN] {
                 assert!(!contains(&bytes, secret.as_bytes()), "{} holds a secret", path.display());
             }
         }
+    }
+}
+
+/// What was read, or nothing if it is not there any more.
+fn there<T>(read: std::io::Result<T>) -> Option<T> {
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        other => Some(other.unwrap()),
     }
 }
 

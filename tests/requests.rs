@@ -115,7 +115,9 @@ fn a_session_can_be_renamed_and_ended_and_still_be_read() {
         assert!(client.events.is_empty(), "ended twice: {:?}", client.events);
         let snapshot = client.get("get_session_snapshot", json!({"sessionId": session}));
         assert_eq!((&snapshot["ended"], &snapshot["meta"]["name"]), (&json!(true), &json!("parser")));
-        assert_eq!(client.get("list_sessions", json!({}))["sessions"][0]["name"], "parser");
+        assert_eq!(client.get("list_sessions", json!({})), json!({"sessions": []}));
+        let row = client.get("list_sessions", json!({"includeEnded": true}))["sessions"][0].clone();
+        assert_eq!((&row["ended"], &row["name"]), (&json!(true), &json!("parser")), "{row}");
         daemon.kill();
         daemon.revive();
         client = daemon.connect();
@@ -223,6 +225,13 @@ fn providers_and_figures_are_told() {
     assert_eq!(figures["socket"], daemon.socket().to_str().unwrap());
     assert!(figures["events"].as_u64().unwrap() >= 4 && figures["journalBytes"].as_u64().unwrap() > 0);
     assert_eq!(figures["draining"], false);
+    assert_eq!(figures["graceMs"], 10_000);
+}
+
+#[test]
+fn the_grace_of_the_daemon_is_reported() {
+    let daemon = Daemon::start_with(&[("PUSH_GRACE_SECONDS", "300")]);
+    assert_eq!(daemon.connect().get("get_metrics", json!({}))["graceMs"], 300_000);
 }
 
 #[test]
@@ -315,6 +324,26 @@ fn many_who_start_under_one_key_start_one_session() {
 }
 
 #[test]
+fn the_exit_code_of_a_command_that_a_signal_ended_is_128_and_its_number() {
+    let daemon = Daemon::start();
+    let (mut client, session) = daemon.session();
+    client.get("send_user_message", json!({"sessionId": session, "text": "$ kill -SEGV $$\n"}));
+    let result = client.event_of("tool_result")["payload"].clone();
+    assert_eq!((&result["exitCode"], &result["status"]), (&json!(128 + 11), &json!("failed")), "{result}");
+    let error = &result["structuredError"];
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&json!("EXEC_NON_ZERO_EXIT"), &json!("SIGNAL")),
+        "{result}"
+    );
+    assert_eq!(
+        (&result["text"], &result["noOutput"]),
+        (&json!("ended by signal 11"), &json!(true)),
+        "{result}"
+    );
+}
+
+#[test]
 fn acceptance_decides_over_a_run_that_went_well() {
     let daemon = Daemon::start();
     let (mut client, session) = daemon.session();
@@ -331,7 +360,7 @@ fn acceptance_decides_over_a_run_that_went_well() {
         {"id": "later", "check": "true"}]);
     client.get("send_user_message", message(bad));
     let events = client.events_until("run_complete");
-    let checks = events.iter().filter(|event| event["payload"]["source"] == "acceptance");
+    let checks = events.iter().filter(|event| event["payload"]["purpose"] == "acceptance");
     let positions: Vec<_> =
         checks.filter(|event| event["type"] == "tool_call").map(|event| &event["payload"]["check"]).collect();
     assert_eq!(positions, [0, 1, 2]);

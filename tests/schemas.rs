@@ -12,7 +12,7 @@ use events::{Events, KINDS, Shape};
 use pushd::adapter::push::decode::{DecodeLimits, decode};
 use pushd::adapter::push::encode::{
     self, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
-    ProblemRow, Proof, ProviderRow, Role, SessionRow,
+    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
 };
 use pushd::adapter::push::error::{Code, ErrorBody, refusal};
 use pushd::adapter::push::record::{RecordError, Transcript, decode_event};
@@ -49,7 +49,9 @@ fn every_event_that_is_shown_is_valid() {
         let mut events = Events::new(seed, Shape::Shown);
         let session = SessionId::from(events.name());
         for kind in 0..KINDS {
-            check_line(&line_of(&session, &events.event(kind)));
+            let event = events.event(kind);
+            check_line(&line_of(&session, &event));
+            check_line(&line_of(&session, &Event { origin: Some("a1b2c3d4".into()), ..event }));
         }
     }
 }
@@ -65,12 +67,16 @@ fn every_private_line_is_valid() {
             let private = Private::Gap { seq: Seq::new(7), at: Now(8), seen: Seq::new(120), gap };
             encode::private_line(&session, &private, &mut out);
         }
+        let same = snapshot.clone();
         let private = Private::Snapshot { seq: Seq::new(9), at: Now(10), snapshot: Box::new(snapshot) };
+        encode::private_line(&session, &private, &mut out);
+        let snapshot = Box::new(same);
+        let private = Private::Summary { seq: Seq::new(10), at: Now(11), after: Seq::new(9), snapshot };
         encode::private_line(&session, &private, &mut out);
         let private = Private::Deleted { seq: Seq::new(11), at: Now(12), by: events.name() };
         encode::private_line(&session, &private, &mut out);
         let lines = String::from_utf8(out).unwrap();
-        assert_eq!(lines.lines().count(), 5);
+        assert_eq!(lines.lines().count(), 6);
         lines.lines().for_each(check_line);
     }
 }
@@ -263,7 +269,14 @@ fn a_transcript_has_whole_messages_alone() {
     .enumerate()
     {
         let seq = Seq::new(1 + seq as u64);
-        rows.extend(transcript.take(&Event { seq, at: Now(5), run: Some("r".into()), version: None, kind }));
+        rows.extend(transcript.take(&Event {
+            seq,
+            at: Now(5),
+            run: Some("r".into()),
+            version: None,
+            origin: None,
+            kind,
+        }));
     }
     let told: Vec<_> = rows.iter().map(|row| (row.seq.number(), row.role, row.text.as_str())).collect();
     assert_eq!(told[0].0, 1);
@@ -382,16 +395,29 @@ fn payloads(events: &mut Events) -> Vec<(&'static str, Payload)> {
         ("get_session_messages", encode::messages(&page)),
         ("rename_session", encode::renamed()),
         ("end_session", encode::ended()),
+        ("compact_session", encode::compacting(Seq::new(events.below(99)))),
         ("list_approvals", encode::approvals(&[pending])),
         ("list_grants", encode::grants(&[grant])),
         ("revoke_grant", encode::revoked()),
         ("list_providers", encode::providers(&[provider])),
         ("get_metrics", encode::metrics(&metrics)),
-        ("delete_session", encode::deleted(events.below(2) == 0, events.below(9))),
+        ("delete_session", encode::deleted(events.below(2) == 0, events.below(9), &pi_files(events))),
         ("check_journal", encode::journal_check(&check)),
         ("drain", encode::draining()),
+        ("reload", encode::reloaded(40, (events.below(2) == 0).then_some("no shell"))),
         ("speak", encode::speaking()),
     ]
+}
+
+fn pi_files(events: &mut Events) -> Vec<PiFileRow> {
+    let row = |created| PiFileRow {
+        path: "/home/ann/.pi/agent/sessions/a.jsonl".into(),
+        bytes: 9,
+        created,
+        removed: created,
+        problem: (!created).then(|| "it is a link".into()),
+    };
+    (0..events.below(3)).map(|index| row(index == 0)).collect()
 }
 
 fn journal_check(events: &mut Events) -> JournalCheck {

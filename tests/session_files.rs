@@ -17,8 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pushd::kernel::time::Now;
-use pushd::sessionfile::store::{Store, StoreError};
-use pushd::sessionfile::{Change, Content, Entry, Header, Message, User};
+use pushd::sessionfile::store::{Store, StoreError, TornLine};
+use pushd::sessionfile::{Change, Content, Entry, Header, Limits, Message, User, parse};
 use tempfile::TempDir;
 
 /// A home of its own, and a project beside it.
@@ -64,8 +64,15 @@ impl World {
         let read = self.store.read(path).expect_err("it is not read").to_string();
         let written = self.store.write(path, &header(), &[]).expect_err("it is not written").to_string();
         assert_eq!(read.replace("cannot read", "cannot write"), written, "{}", path.display());
-        let extended = self.store.extend(path, &[]).expect_err("it is not added to").to_string();
-        assert_eq!(read, extended);
+        let stored = parse(session("s-1").as_bytes(), &Limits::default()).unwrap();
+        let extended = self
+            .store
+            .extend(path, &stored, &[], TornLine::Awaited)
+            .expect_err("it is not added to")
+            .to_string();
+        assert_eq!(written, extended);
+        let removed = self.store.remove(path);
+        assert!(matches!(removed, Ok(None) | Err(_)), "{removed:?} {}", path.display());
         read
     }
 }

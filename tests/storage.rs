@@ -9,13 +9,15 @@ mod daemon;
 mod schemas;
 #[path = "support/skip.rs"]
 mod skip;
+#[path = "support/websocket.rs"]
+mod websocket;
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use daemon::{Client, Daemon, seq, wait_until};
@@ -191,6 +193,64 @@ fn a_cancel_after_a_failed_sync_ends_the_processes() {
     wait_until("the process is gone", || !Path::new(&format!("/proc/{pid}")).exists());
 }
 
+#[test]
+fn an_abort_works_when_nothing_can_be_written() {
+    let Some((daemon, disk)) = on_a_failing_disk_with(&["--pi=127.0.0.1:0"]) else { return };
+    let (mut push, other) = daemon.session();
+    let mut pi = PiClient::connect(&daemon);
+    let cwd = daemon.cwd();
+    let created = pi.ask(&json!({"id": "1", "type": "create_session", "sessionId": "s1", "cwd": cwd}));
+    assert_eq!(created["success"], true, "{created}");
+    let message = "$ echo $$ > pid; exec sleep 1000\n";
+    let prompted = pi.ask(&json!({"id": "2", "type": "prompt", "sessionId": "s1", "message": message}));
+    assert_eq!(prompted["success"], true, "{prompted}");
+    let pid = || fs::read_to_string(daemon.cwd().join("pid")).unwrap_or_default().trim().to_owned();
+    wait_until("the step runs", || !pid().is_empty());
+    disk.fail();
+    let rename = json!({"sessionId": other, "name": "unkept"});
+    wait_until("the disk is seen to fail", || {
+        push.ask("rename_session", rename.clone())["error"]["code"] == "STORAGE_FAILED"
+    });
+    let aborted = pi.ask(&json!({"id": "3", "type": "abort", "sessionId": "s1"}));
+    assert_eq!(aborted["success"], true, "{aborted}");
+    wait_until("the process is gone", || !Path::new(&format!("/proc/{}", pid())).exists());
+    // What stops a user's own command, a wait or a summary works, too, if there is one or not.
+    for (id, kind) in [("4", "abort_bash"), ("5", "abort_retry"), ("6", "abort_compaction")] {
+        let aborted = pi.ask(&json!({"id": id, "type": kind, "sessionId": "s1"}));
+        assert_eq!(aborted["success"], true, "{aborted}");
+    }
+    let refused = pi.ask(&json!({"id": "7", "type": "prompt", "sessionId": "s1", "message": "$ true\n"}));
+    assert_eq!(refused["success"], false, "{refused}");
+}
+
+/// A client of the Pi protocol.
+struct PiClient {
+    mouth: websocket::Mouth,
+    ear: websocket::Ear,
+}
+
+impl PiClient {
+    fn connect(daemon: &Daemon) -> Self {
+        let at = daemon.connect().get("get_metrics", json!({}))["pi"].clone();
+        let at = at.as_str().and_then(|at| at.parse().ok()).expect("an address");
+        let (mouth, ear) = websocket::open(at).expect("a connection");
+        Self { mouth, ear }
+    }
+
+    /// Sends a command and returns its answer.
+    fn ask(&mut self, command: &Value) -> Value {
+        self.mouth.say(&command.to_string()).expect("the daemon reads");
+        let mut message = Vec::new();
+        loop {
+            assert!(self.ear.hear(&mut message).expect("an answer"), "the connection is over");
+            let heard: Value = serde_json::from_slice(&message).expect("JSON");
+            if heard["type"] == "response" && heard["id"] == command["id"] {
+                return heard;
+            }
+        }
+    }
+}
+
 /// Sends a message and returns why it was refused, if it was.
 fn refusal(client: &mut Client, session: &str) -> Option<String> {
     let answer = client.ask("send_user_message", json!({"sessionId": session, "text": "$ true\n"}));
@@ -272,12 +332,19 @@ impl FailingDisk {
 
 /// A daemon on a disk whose syncs can be made to fail.
 fn on_a_failing_disk() -> Option<(Daemon, FailingDisk)> {
+    on_a_failing_disk_with(&[])
+}
+
+/// The same, with arguments for the daemon.
+fn on_a_failing_disk_with(arguments: &[&str]) -> Option<(Daemon, FailingDisk)> {
     let disk = FailingDisk { place: tempfile::tempdir().expect("a directory") };
     let (library, switch) = (failing_sync(disk.place.path())?, disk.switch());
-    let daemon = Daemon::start_with(&[
+    let variables = [
         ("LD_PRELOAD", library.to_str().expect("a path")),
         ("PUSH_TEST_SYNC_FAILS", switch.to_str().expect("a path")),
-    ]);
+    ];
+    let home = tempfile::tempdir().expect("a directory for the daemon");
+    let daemon = Daemon::start_in(home, &variables, arguments);
     Some((daemon, disk))
 }
 

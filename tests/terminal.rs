@@ -35,6 +35,58 @@ fn a_question_is_answered_at_the_prompt() {
 }
 
 #[test]
+fn stopping_asks_after_the_grace_whether_a_run_is_waited_for() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.type_line("push daemon stop --grace 0.2");
+    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.type_line("n");
+    terminal.home.write("go", "");
+    terminal.until("done 0");
+    assert!(terminal.home.path().join("went").exists(), "it was waited for");
+    let session = terminal.home.detached("$ echo $$ > step; sleep 1000");
+    terminal.home.until_written("step", "\n");
+    terminal.type_line("clear; push daemon stop --grace 0.2");
+    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.type_line("y");
+    terminal.until("done 0");
+    assert_eq!(terminal.home.push(&["wait", &session]).code, Some(1));
+}
+
+#[test]
+fn stopping_asks_after_the_grace_of_the_daemon_and_not_of_the_client() {
+    let Some(terminal) = Terminal::open() else { return };
+    let started =
+        terminal.home.command(&["daemon", "start"]).env("PUSH_GRACE_SECONDS", "300").status().unwrap();
+    assert!(started.success());
+    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.type_line("PUSH_GRACE_SECONDS=0.1 push daemon stop");
+    // Progress is shown until the question is asked.
+    let mut screen = String::new();
+    until("progress is shown a second time", || {
+        screen = terminal.screen(&[]);
+        screen.matches("waiting for a run to finish").count() > 1
+    });
+    assert!(!screen.contains("end what runs now?"), "{screen}");
+    terminal.home.write("go", "");
+    terminal.until("done 0");
+    assert!(terminal.home.path().join("went").exists(), "it was waited for");
+}
+
+#[test]
+fn the_end_of_input_at_the_question_of_stop_ends_no_run() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.home.detached("$ until test -e go; do sleep 0.01; done; touch went");
+    terminal.type_line("push daemon stop --grace 0.2");
+    terminal.until("end what runs now? (n waits for it) [y/n]");
+    terminal.press("C-d");
+    terminal.until("no answer: what still runs is ended 60 s after the question");
+    terminal.home.write("go", "");
+    terminal.until("done 0");
+    assert!(terminal.home.path().join("went").exists(), "it was waited for");
+}
+
+#[test]
 fn a_no_at_the_prompt_denies() {
     let Some(terminal) = Terminal::open() else { return };
     terminal.type_line("push run '$? echo went'");
@@ -66,6 +118,37 @@ fn ctrl_c_cancels_and_reports() {
     let screen = terminal.until("done 2");
     assert!(screen.contains("cancelling; once more leaves at once"), "{screen}");
     assert!(screen.contains("\ncancelled by cli\n"), "{screen}");
+}
+
+#[test]
+fn ctrl_d_leaves_the_run_alone_and_says_how_to_come_back() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run '$ echo begun; until test -e go; do sleep 0.01; done; exit 3'");
+    terminal.until("  begun");
+    terminal.press("C-d");
+    let screen = terminal.until("done 0");
+    let handle = screen.split("push wait ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert!(screen.contains(&format!("the run goes on: push attach {handle} comes back")), "{screen}");
+    terminal.home.write("go", "");
+    assert_eq!(terminal.home.push(&["wait", &handle]).code, Some(1));
+    terminal.wipe();
+    terminal.type_line("push run '?$ echo went'");
+    terminal.until("go ahead? [y/n]");
+    terminal.press("C-d");
+    terminal.until("done 0");
+    terminal.home.ok(&["approve"]);
+    assert_eq!(terminal.home.push(&["wait", "@last"]).code, Some(0));
+}
+
+#[test]
+fn quiet_at_a_terminal_shows_the_answer_and_still_asks() {
+    let Some(terminal) = Terminal::open() else { return };
+    terminal.type_line("push run -q 'Words.\n\n?$ echo went'");
+    let screen = terminal.until("go ahead? [y/n]");
+    assert!(screen.contains("? Approve command"), "{screen}");
+    terminal.type_line("y");
+    let screen = terminal.until("done 0");
+    assert!(screen.contains("\nwent\n") && !screen.contains("success"), "{screen}");
 }
 
 #[test]
@@ -176,7 +259,7 @@ fn a_purge_shows_sizes_and_asks() {
     terminal.home.ok(&["run", "$ echo one"]);
     terminal.type_line("push purge");
     let screen = terminal.until("remove all of it, for good? [y/n]");
-    assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 in "), "{screen}");
+    assert!(screen.contains("iB  all sessions (") && screen.contains("  logs (1 file in "), "{screen}");
     terminal.type_line("no");
     assert!(terminal.until("done 2").contains("nothing was removed"));
     assert_eq!(terminal.home.ok(&["sessions"]).lines().count(), 1);

@@ -2,6 +2,14 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
+#[path = "tools/fetching.rs"]
+mod fetching;
+#[path = "tools/git_commands.rs"]
+mod git_commands;
+#[path = "support/ordinary_user.rs"]
+mod ordinary_user;
+#[path = "tools/planted.rs"]
+mod planted;
 #[path = "support/skip.rs"]
 mod skip;
 #[path = "tools/stage.rs"]
@@ -436,7 +444,9 @@ async fn what_a_repository_runs_or_believes_is_closed_to_a_commit() {
     std::fs::write(stage.path("filtered"), "2\n").unwrap();
     let done = stage.run("sandbox_git_commit", json!({ "message": "m", "all": true })).await;
     let fault = done.fault.unwrap();
-    assert!(fault.message.contains("commondir changed meanwhile"), "{}", fault.message);
+    assert_eq!(fault.kind, FaultKind::ProtectedPath);
+    assert!(fault.message.contains("commondir; that was undone"), "{}", fault.message);
+    assert!(!stage.path(".git/commondir").exists());
 }
 
 #[cfg(target_os = "linux")]

@@ -9,6 +9,8 @@ mod admission;
 mod caller;
 #[path = "support/daemon.rs"]
 mod daemon;
+#[path = "web/environment.rs"]
+mod environment;
 #[path = "web/messages.rs"]
 mod messages;
 #[path = "support/schemas.rs"]

@@ -153,7 +153,8 @@ async fn serve(mut stream: TcpStream, messages: Vec<Bytes>) {
         head.push(stream.read_u8().await.expect("a request"));
     }
     stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await.expect("a client");
-    let limits = SocketLimits { message: 10 * 1024 * 1024, stalled: Duration::from_secs(60) };
+    let limits =
+        SocketLimits { message: 10 * 1024 * 1024, stalled: Duration::from_secs(60), is_named: |_| false };
     let (mut from, mut to) = frames::web(stream, Bytes::new(), limits);
     let greeting = Bytes::from_static(b"{\"type\":\"server_ready\"}");
     to.send(&[greeting]).await.expect("a client");

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pushd::sandbox::confine::{Confinement, Leave, Way};
-use pushd::sandbox::{Local, RunTree, SandboxProvider, Step, StepEnd, Strength, Terms};
+use pushd::sandbox::confine::{Confinement, Leave, Way, credential_stores, toolchain};
+use pushd::sandbox::{Local, Outputs, RunTree, SandboxProvider, Step, StepEnd, Strength, Terms};
 use tokio::sync::mpsc;
 
 use super::table::{Table, median};
@@ -14,7 +14,7 @@ const TIMES: usize = 60;
 /// `true` behind the walls of bubblewrap and behind our own, beside the same command without walls.
 pub(crate) fn measure(table: &mut Table) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let place = tempfile::tempdir().expect("a directory");
+    let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let local = Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(place.path().join("scratch"));
     let workspace = place.path().join("work");
     std::fs::create_dir(&workspace).expect("a workspace");
@@ -25,10 +25,49 @@ pub(crate) fn measure(table: &mut Table) {
             println!("skipped: {} does not work here", way.word());
             continue;
         }
-        let terms = Terms::Model(Box::new(Confinement::of(workspace.clone())));
-        let confined = runtime.block_on(times(&RunTree::on(local, terms), &workspace));
-        table.beside(format!("a command behind {}", way.word()), "ms", confined, ("without walls", bare));
+        for (name, terms) in [
+            ("", confinement(place.path(), &workspace)),
+            (", without caches", Confinement { caches: Vec::new(), ..confinement(place.path(), &workspace) }),
+            (", without a home", Confinement::of(workspace.clone())),
+        ] {
+            let tree = RunTree::on(local.clone(), Terms::Model(Box::new(terms)));
+            let confined = runtime.block_on(times(&tree, &workspace));
+            table.beside(
+                format!("a command behind {}{name}", way.word()),
+                "ms",
+                confined,
+                ("without walls", bare),
+            );
+        }
     }
+}
+
+/// A home with toolchains and caches, as people have them, and the stores of credentials in it.
+fn confinement(place: &Path, workspace: &Path) -> Confinement {
+    let home = place.join("home");
+    for name in [
+        ".cargo/bin",
+        ".cargo/registry",
+        ".rustup",
+        ".nvm",
+        ".local/bin",
+        ".npm",
+        ".cache/pip",
+        ".ssh",
+        "go/pkg",
+    ] {
+        std::fs::create_dir_all(home.join(name)).expect("a home");
+    }
+    std::fs::write(home.join(".gitconfig"), "").expect("a file");
+    std::fs::write(home.join(".cargo/credentials.toml"), "").expect("a file");
+    let mut terms = Confinement::of(workspace.to_owned());
+    terms.opened = toolchain::defaults(&home);
+    terms.caches = toolchain::caches(&home, &|_| None);
+    terms.cache_root = Some(place.join("cache"));
+    terms.hidden = credential_stores(&home);
+    terms.own = vec![place.join("cache")];
+    terms.homes = vec![home];
+    terms
 }
 
 async fn times(tree: &RunTree, cwd: &Path) -> f64 {
@@ -40,6 +79,7 @@ async fn times(tree: &RunTree, cwd: &Path) -> f64 {
             env: Vec::new(),
             time_limit: Duration::from_secs(60),
             leave: Leave::default(),
+            outputs: Outputs::Apart,
         };
         let begun = Instant::now();
         let end = tree.run(step, mpsc::channel(1).0).await.expect("a command");

@@ -1,6 +1,7 @@
 //! A conversation that grows too long: when to act, and what to ask for the summary.
 
 use super::context::{Context, Results};
+use super::price;
 use crate::kernel::id::Seq;
 use crate::provider::model::{Entry, Request, Thinking};
 
@@ -20,6 +21,8 @@ pub enum Measure {
     None,
     /// The older results are told in part.
     Trim,
+    /// All results are told in so many bytes each, the newest included.
+    Squeeze(usize),
     /// A summary takes the place of everything before this event.
     Summarise {
         /// The first event that is still told word by word.
@@ -43,8 +46,47 @@ impl Window {
     }
 
     /// Decides what is to be done when the server says that the conversation is too long, whatever was counted.
-    pub fn insist(&self, context: &Context, fixed: u64) -> Measure {
-        self.summarise(context, context.tokens(fixed, Results::Whole))
+    ///
+    /// `results` is how it was told. Each measure makes it shorter than the one before; where none is left, nothing can be
+    /// done: what is told every time and the newest message alone are too long.
+    pub fn insist(&self, context: &Context, fixed: u64, results: Results) -> Option<Measure> {
+        let tokens = context.tokens(fixed, Results::Whole);
+        let squeeze = self.squeeze(context, fixed, results);
+        match (context.cut(self.kept()), squeeze) {
+            // A summary of little would help little.
+            (Some(kept_from), Some(bytes))
+                if context.tokens_before(kept_from).saturating_mul(4) < tokens.saturating_sub(fixed) =>
+            {
+                Some(Measure::Squeeze(bytes))
+            }
+            (Some(kept_from), _) => Some(Measure::Summarise { kept_from, tokens }),
+            (None, squeeze) => squeeze.map(Measure::Squeeze),
+        }
+    }
+
+    /// Returns how many tokens of the older part a request for its summary may hold, besides `fixed`.
+    pub fn room_for_summary(&self, fixed: u64) -> u64 {
+        let instruction = price::tokens_of(INSTRUCTION.len());
+        let answer = u64::from(self.summary_tokens());
+        self.tokens.saturating_sub(fixed).saturating_sub(instruction).saturating_sub(answer)
+    }
+
+    /// Returns how long a summary may be.
+    pub fn summary_tokens(&self) -> u32 {
+        u32::try_from(self.tokens / 4).unwrap_or(u32::MAX).min(SUMMARY_TOKENS)
+    }
+
+    /// Returns in how many bytes each result has to be told so that everything fits, if that helps.
+    fn squeeze(&self, context: &Context, fixed: u64, results: Results) -> Option<usize> {
+        let (count, longest) = (context.results().count(), context.results().max()?);
+        let rest = context.tokens(fixed, Results::Within(0));
+        let room = self.share(FILLED).checked_sub(rest)?.saturating_mul(price::BYTES_A_TOKEN);
+        let each = usize::try_from(room / count as u64).unwrap_or(usize::MAX);
+        let before = match results {
+            Results::Whole | Results::Trimmed => longest,
+            Results::Within(bytes) => bytes.min(longest),
+        };
+        Some(each.min(before / 2)).filter(|bytes| *bytes >= LEAST_RESULT)
     }
 
     /// Tells whether the conversation is taken when its older results are told in part.
@@ -80,16 +122,25 @@ impl Window {
     }
 }
 
-/// Returns the request whose answer is the summary of what precedes `kept_from`.
+/// Returns the request whose answer is the summary of as much of what precedes `kept_from` as fits into `room` tokens.
 ///
-/// `instructions` are somebody's own, for this summary.
-pub fn request(context: &Context, kept_from: Seq, model: &str, instructions: Option<&str>) -> Request {
-    let mut entries = context.before(kept_from);
+/// `instructions` are somebody's own, for this summary. If not even the newest step fits there is none.
+pub fn request(
+    context: &Context,
+    kept_from: Seq,
+    room: u64,
+    model: &str,
+    instructions: Option<&str>,
+) -> Option<Request> {
+    let mut entries = context.before(kept_from, room);
+    if entries.is_empty() {
+        return None;
+    }
     entries.push(Entry::user(match instructions {
         Some(own) => format!("{INSTRUCTION}\n\nThe user asks for this in particular:\n{own}"),
         None => INSTRUCTION.to_owned(),
     }));
-    Request {
+    Some(Request {
         model: model.to_owned(),
         system: String::new(),
         entries,
@@ -97,7 +148,7 @@ pub fn request(context: &Context, kept_from: Seq, model: &str, instructions: Opt
         max_tokens: Some(SUMMARY_TOKENS),
         // Not every model can be told to think otherwise than it does.
         thinking: Thinking::Usual,
-    }
+    })
 }
 
 const INSTRUCTION: &str = "\
@@ -109,6 +160,10 @@ what was decided and why; what is left to do. Be complete and brief, use no tool
 const KEPT: f64 = 0.3;
 /// How long a summary may be.
 const SUMMARY_TOKENS: u32 = 4_000;
+/// What part of the window is filled where results are told in part.
+const FILLED: f64 = 0.7;
+/// A result of which less is told says nothing.
+const LEAST_RESULT: usize = 120;
 
 #[cfg(test)]
 mod tests {
@@ -148,11 +203,72 @@ mod tests {
             panic!("too long")
         };
         assert!(tokens > 500 && kept_from > Seq::new(10), "{tokens} {kept_from}");
-        let request = request(&context, kept_from, "m", None);
+        let request = request(&context, kept_from, u64::MAX, "m", None).unwrap();
         assert!(matches!(&request.entries[0], Entry::User { text, .. } if text.starts_with("aaa")));
         assert!(matches!(request.entries.last(), Some(Entry::User { text, .. }) if text == INSTRUCTION));
         assert!(request.entries.len() < 8);
         assert_eq!(request.thinking, Thinking::Usual);
+    }
+
+    #[test]
+    fn what_is_refused_gets_shorter_with_every_measure_until_nothing_is_left() {
+        let window = Window { tokens: 1_000, compact_at: 0.5 };
+        let mut context = Context::default();
+        context.fold(&user(1, "go"));
+        said(&mut context, 10, "one result that fills everything", Some(&"x".repeat(40_000)));
+        let (mut results, mut tokens) = (Results::Whole, context.tokens(100, Results::Whole));
+        let mut squeezed = 0;
+        let kept_from = loop {
+            match window.insist(&context, 100, results).unwrap() {
+                Measure::Squeeze(bytes) => results = Results::Within(bytes),
+                Measure::Summarise { kept_from, .. } => break kept_from,
+                other @ (Measure::None | Measure::Trim) => panic!("{other:?}"),
+            }
+            squeezed += 1;
+            let now = context.tokens(100, results);
+            assert!(now < tokens && now < 1_000, "{now} of {tokens}");
+            tokens = now;
+        };
+        assert!(squeezed > 1);
+        let summary = context.left_out(kept_from);
+        assert!(summary.contains("left out") && summary.ends_with("- go"), "{summary}");
+        context.compact(&crate::kernel::event::Compaction { summary, kept_from, tokens_before: tokens });
+        while let Some(measure) = window.insist(&context, 100, results) {
+            let Measure::Squeeze(bytes) = measure else { panic!("{measure:?}") };
+            results = Results::Within(bytes);
+        }
+    }
+
+    #[test]
+    fn a_summary_is_asked_of_what_fits_and_the_oldest_is_left_out() {
+        let mut context = Context::default();
+        for turn in 0..5 {
+            context.fold(&user(1 + turn * 100, &format!("question {turn} {}", "a".repeat(1_000))));
+            said(&mut context, 10 + turn * 100, &format!("answer {turn}"), None);
+        }
+        let kept_from = Seq::new(401);
+        let told = |room| {
+            let request = request(&context, kept_from, room, "m", None)?;
+            Some(format!("{:?}", request.entries))
+        };
+        let whole = told(u64::MAX).unwrap();
+        assert!(whole.contains("question 0") && whole.contains("answer 3") && !whole.contains("question 4"));
+        assert!(!whole.contains("left out"));
+        let part = told(700).unwrap();
+        assert!(
+            part.contains("question 2") && part.contains("answer 3") && part.contains("left out"),
+            "{part}"
+        );
+        assert!(!part.contains("question 1"), "{part}");
+        assert_eq!(told(5), None, "not even the newest step fits");
+    }
+
+    #[test]
+    fn a_summary_is_no_longer_than_a_small_window_allows() {
+        let window = |tokens| Window { tokens, compact_at: 0.8 };
+        assert_eq!((window(200_000).summary_tokens(), window(4_096).summary_tokens()), (4_000, 1_024));
+        assert_eq!(window(4_096).room_for_summary(9_000), 0);
+        assert!(window(4_096).room_for_summary(1_000) < 4_096 - 1_000 - 1_024);
     }
 
     #[test]
@@ -161,7 +277,7 @@ mod tests {
         let mut context = Context::default();
         context.fold(&user(1, &"a".repeat(10_000)));
         assert_eq!(window.measure(&context, 0), Measure::Trim);
-        assert_eq!(window.insist(&context, 0), Measure::Trim);
+        assert_eq!(window.insist(&context, 0, Results::Whole), None, "nothing can be done");
         assert!(!window.takes_trimmed(&context, 0));
         assert!(Window { tokens: 5_000, ..window }.takes_trimmed(&context, 0));
     }

@@ -13,9 +13,10 @@ use crate::kernel::event::{
     Compaction, Event, EventKind, Image, Intention, Outcome as RunOutcome, Purpose, RunReport, Settlement,
     TURN_CUT, Taken, Used, Wanted,
 };
+use crate::kernel::gate::DENIED_BY_POLICY;
 use crate::kernel::id::{CallId, MessageId, Seq};
 use crate::provider::model::Entry;
-use item::{Call, Ended, Item, Said, aside, result, tokens_of};
+use item::{Call, Ended, Extent, Item, Said, aside, result, tokens_of};
 
 /// A conversation.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,19 @@ pub enum Results {
     Whole,
     /// Only the beginning and the end, but for the newest turns.
     Trimmed,
+    /// At most so many bytes of each, the newest included, and of arguments nothing that is longer.
+    Within(usize),
+}
+
+impl Results {
+    /// Returns how much is told of the step at a place, where the newest steps begin at another.
+    const fn extent(self, at: usize, newest: usize) -> Extent {
+        match self {
+            Self::Trimmed if at < newest => Extent::TRIMMED,
+            Self::Whole | Self::Trimmed => Extent::WHOLE,
+            Self::Within(bytes) => Extent::of(bytes),
+        }
+    }
 }
 
 impl Context {
@@ -126,6 +140,14 @@ impl Context {
         self.pending.iter()
     }
 
+    /// Returns how many calls since the last message, the newest among them, were denied one after the other by the
+    /// policy of the run.
+    pub fn policy_denials(&self) -> usize {
+        let since = self.items.iter().rev().take_while(|item| !matches!(item.said, Said::User { .. }));
+        let results = since.flat_map(|item| item.said.calls().iter().rev()).map(|call| call.result.as_ref());
+        results.take_while(|result| result.is_some_and(|result| result.denied_by_policy)).count()
+    }
+
     /// Returns what the model said last.
     pub fn last_said(&self) -> &str {
         let texts = self.told().iter().rev().filter_map(|item| match &item.said {
@@ -139,10 +161,8 @@ impl Context {
     pub fn entries(&self, whole: &BTreeMap<MessageId, String>, results: Results) -> Vec<Entry> {
         let told = self.told();
         let newest = told.len().saturating_sub(UNTRIMMED);
-        let items = told.iter().enumerate().flat_map(|(at, item)| {
-            let trimmed = results == Results::Trimmed && at < newest;
-            item.said.entries(whole, trimmed)
-        });
+        let items = told.iter().enumerate();
+        let items = items.flat_map(|(at, item)| item.said.entries(whole, results.extent(at, newest)));
         let mut entries: Vec<_> = self.summary_entry().into_iter().chain(items).collect();
         // Servers take words of the model at the end for the beginning of its next ones.
         if matches!(entries.last(), Some(Entry::Assistant { calls, .. }) if calls.is_empty()) {
@@ -155,14 +175,14 @@ impl Context {
     pub fn tokens(&self, fixed: u64, results: Results) -> u64 {
         let told = self.told();
         let newest = told.len().saturating_sub(UNTRIMMED);
-        let size = |(at, item): (usize, &Item)| item.said.tokens(results == Results::Trimmed && at < newest);
+        let size = |(at, item): (usize, &Item)| item.said.tokens(results.extent(at, newest));
         let sum = |from: usize| told.iter().enumerate().skip(from).map(size).fold(0, u64::saturating_add);
         let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
         let estimated = fixed.saturating_add(summary).saturating_add(sum(0));
         match (self.counted, results) {
             // What was counted may have been told in part, and the next time it would be told whole.
             (Some((items, tokens)), Results::Whole) => tokens.saturating_add(sum(items)).max(estimated),
-            (Some(_), Results::Trimmed) | (None, _) => estimated,
+            (Some(_), Results::Trimmed | Results::Within(_)) | (None, _) => estimated,
         }
     }
 
@@ -172,7 +192,7 @@ impl Context {
         let mut kept = 0;
         let mut first = told.len();
         while first > 1 {
-            kept += told[first - 1].said.tokens(false);
+            kept += told[first - 1].said.tokens(Extent::WHOLE);
             // The newest step stays, however long it is.
             if kept > keep && first < told.len() {
                 break;
@@ -182,11 +202,55 @@ impl Context {
         (first > 0).then(|| told.get(first).map(|item| item.since)).flatten()
     }
 
-    /// Returns the part before `kept_from`, for the summary of it.
-    pub fn before(&self, kept_from: Seq) -> Vec<Entry> {
+    /// Returns how long the results and arguments of the calls are that are told.
+    pub fn results(&self) -> impl Iterator<Item = usize> {
+        self.told().iter().flat_map(|item| item.said.results())
+    }
+
+    /// Estimates how many tokens the part before `kept_from` has, as it is told for a summary of it.
+    pub fn tokens_before(&self, kept_from: Seq) -> u64 {
         let older = self.told().iter().filter(|item| item.since < kept_from);
-        let entries = older.flat_map(|item| item.said.entries_for_summary());
-        self.summary_entry().into_iter().chain(entries).collect()
+        let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
+        older.map(|item| item.said.tokens(Extent::TRIMMED)).fold(summary, u64::saturating_add)
+    }
+
+    /// Returns the part before `kept_from` for the summary of it, as much of it as fits into `room` tokens.
+    ///
+    /// The oldest steps are left out first, and the earlier summary last.
+    pub fn before(&self, kept_from: Seq, room: u64) -> Vec<Entry> {
+        let older: Vec<_> = self.told().iter().take_while(|item| item.since < kept_from).collect();
+        let earlier = self.summary_entry();
+        let summary = self.summaries.last().map_or(0, |summary| tokens_of(summary.text.len()));
+        let earlier = earlier.filter(|_| summary <= room);
+        let mut left = room.saturating_sub(if earlier.is_some() { summary } else { 0 });
+        let fitting = older.iter().rev().take_while(|item| {
+            let tokens = item.said.tokens(Extent::TRIMMED);
+            let fits = tokens <= left;
+            left = left.saturating_sub(tokens);
+            fits
+        });
+        let fitting = fitting.count();
+        let kept = older.iter().skip(older.len() - fitting).flat_map(|item| item.said.entries_for_summary());
+        let left_out = (fitting < older.len()).then(|| Entry::user(LEFT_OUT.to_owned()));
+        let entries: Vec<_> = earlier.into_iter().chain(kept).collect();
+        if entries.is_empty() { entries } else { left_out.into_iter().chain(entries).collect() }
+    }
+
+    /// Says what stands for the part before `kept_from` where no summary of it can be had.
+    pub fn left_out(&self, kept_from: Seq) -> String {
+        let older = self.told().iter().filter(|item| item.since < kept_from);
+        let asked: Vec<_> = older
+            .filter_map(|item| match &item.said {
+                Said::User { text, .. } => Some(beginning(text)),
+                Said::Assistant { .. } | Said::Aside { .. } => None,
+            })
+            .collect();
+        let newest = asked.len().saturating_sub(BEGINNINGS);
+        let asked: String = asked.iter().skip(newest).map(|text| format!("\n- {text}")).collect();
+        let earlier = self.summaries.last().map(|summary| beginning(&summary.text));
+        let earlier = earlier.map_or_else(String::new, |text| format!("\nThe summary before began: {text}"));
+        let began = if asked.is_empty() { "" } else { "\nThe user's messages in it began:" };
+        format!("{LEFT_OUT}{earlier}{began}{asked}")
     }
 
     /// Returns what is told word by word.
@@ -234,11 +298,16 @@ impl Context {
     fn take(&mut self, seq: Seq, taken: &Taken) {
         let since = self.saying_since.take().unwrap_or(seq);
         let text = std::mem::take(&mut self.saying);
-        self.add(since, Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() });
+        let said = Said::Assistant { carry: taken.carry.clone(), text, calls: Vec::new() };
+        // A message that was said into the run while the model was speaking is told after what it said.
+        let at = self.items.partition_point(|item| item.since < since);
+        self.items.insert(at, Item { since, till: self.seen, said });
         self.pending = taken.pending.iter().cloned().collect();
         let Used { input, output, estimated, .. } = taken.used;
         // A server that does not count says nothing.
-        self.counted = (input > 0 && !estimated).then_some((self.told().len(), input.saturating_add(output)));
+        let left_out = self.items.len() - self.told().len();
+        let counted = (at + 1).saturating_sub(left_out);
+        self.counted = (input > 0 && !estimated).then_some((counted, input.saturating_add(output)));
     }
 
     fn intend(&mut self, seq: Seq, intention: &Intention) {
@@ -280,7 +349,9 @@ impl Context {
         let call = calls.flatten().find(|call| call.id == settlement.call);
         if let Some(call) = call {
             let (text, outcome) = result(settlement);
-            call.result = Some(Ended { since: self.seen, text, outcome });
+            let fault = settlement.fault.as_ref();
+            let denied_by_policy = fault.is_some_and(|fault| fault.kind == DENIED_BY_POLICY);
+            call.result = Some(Ended { since: self.seen, text, outcome, denied_by_policy });
         }
     }
 
@@ -299,6 +370,13 @@ impl Context {
         }
         self.note = ending(report);
     }
+}
+
+/// Returns the beginning of a text on one line.
+fn beginning(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut = line.chars().count() > BEGINNING;
+    line.chars().take(BEGINNING).chain(cut.then_some('…')).collect()
 }
 
 /// Says how a run ended, where the model would not know.
@@ -328,6 +406,11 @@ const RESTARTED: &str =
     "[The daemon was restarted. If everything is done, say so in one sentence; otherwise go on.]";
 /// What stands before a summary.
 const SUMMARY: &str = "Summary of the conversation so far, which is not repeated word by word:";
+/// What stands for what did not fit.
+const LEFT_OUT: &str = "[The older part of this conversation is left out: it does not fit into the context window of the model.]";
+/// How many beginnings of messages stand for what did not fit, and how long each may be.
+const BEGINNINGS: usize = 5;
+const BEGINNING: usize = 200;
 /// How many of the newest steps are told whole when results are trimmed.
 const UNTRIMMED: usize = 6;
 

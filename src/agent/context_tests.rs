@@ -105,6 +105,18 @@ fn calls_that_wait_are_forgotten_when_something_is_said_into_the_run() {
 }
 
 #[test]
+fn a_message_that_interrupts_a_text_is_told_after_it() {
+    let mut context = Context::default();
+    context.fold(&user(1, "go"));
+    context.fold(&event(2, EventKind::Said { text: "I beg".into() }));
+    context.fold(&steered(3, "left"));
+    context.fold(&event(4, EventKind::Said { text: "in".into() }));
+    context.fold(&taken(5, Vec::new()));
+    let entries = context.entries(&BTreeMap::new(), Results::Whole);
+    assert_eq!(kinds(&entries), ["user: go", "assistant: I begin +0", "user: left"]);
+}
+
+#[test]
 fn a_conversation_never_ends_with_words_of_the_model() {
     let mut context = Context::default();
     context.fold(&user(1, "go"));
@@ -201,7 +213,7 @@ fn pictures_go_with_their_message_and_are_mentioned_in_a_summary() {
     context.fold(&user(9, "thanks"));
     let entries = context.entries(&BTreeMap::new(), Results::Whole);
     assert_eq!(kinds(&entries)[0], "user: what is it? with 1");
-    let older = context.before(Seq::new(9));
+    let older = context.before(Seq::new(9), u64::MAX);
     assert_eq!(kinds(&older)[0], "user: what is it?\n[pictures that came with it: 1]");
     assert!(context.tokens(0, Results::Whole) > 1_600, "a picture has its price");
 }
@@ -289,7 +301,7 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
 }
 
 fn event(seq: u64, kind: EventKind) -> Event {
-    Event { seq: Seq::new(seq), at: Now(seq), run: None, version: None, kind }
+    Event { seq: Seq::new(seq), at: Now(seq), run: None, version: None, origin: None, kind }
 }
 
 fn steered(seq: u64, text: &str) -> Event {

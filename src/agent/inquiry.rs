@@ -94,7 +94,9 @@ pub fn question(args: &str) -> Result<Question, Fault> {
     };
     let plain = Question::plain(KIND, "The model asks".to_owned(), summary, "{}".to_owned());
     let millis = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000).min(LONGEST));
-    Ok(Question { form: Some(form), millis, denial: Denial::Dismissed, ..plain })
+    let policy_comment =
+        "nobody can be asked in this run; `push run --approve ask` waits for an answer".to_owned();
+    Ok(Question { form: Some(form), millis, denial: Denial::Dismissed, policy_comment, ..plain })
 }
 
 /// Tells whether what was filled in is an answer to a form.

@@ -40,8 +40,11 @@ pub fn used(usage: &Usage, price: Option<&Price>, told: u64, written: usize) -> 
 
 /// Estimates the tokens of so many bytes.
 pub const fn tokens_of(bytes: usize) -> u64 {
-    bytes as u64 / 4
+    bytes as u64 / BYTES_A_TOKEN
 }
+
+/// How many bytes a token has, about.
+pub const BYTES_A_TOKEN: u64 = 4;
 
 impl Price {
     fn of(&self, usage: &Usage) -> u64 {

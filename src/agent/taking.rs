@@ -21,7 +21,6 @@ pub struct Taking {
     /// How many bytes the model has written in this try.
     written: usize,
     tries: u32,
-    compacted: bool,
 }
 
 /// What is to be done.
@@ -39,8 +38,8 @@ pub enum Act {
     Finish(Option<TurnEnd>, Finish),
     /// Say that the turn was cut, keep what it used as far as that is known, and ask again after a while.
     AskAgain(ModelError, Option<TurnEnd>, Duration),
-    /// Make the conversation shorter and ask again.
-    Compact,
+    /// Make the conversation shorter and ask again: the server has found it too long.
+    Compact(ModelError),
 }
 
 impl Taking {
@@ -83,6 +82,11 @@ impl Taking {
         self.written
     }
 
+    /// Tells whether the model has said something in this try that is more than white space.
+    pub const fn has_said(&self) -> bool {
+        self.said
+    }
+
     /// Begins another try.
     pub const fn begin(&mut self) {
         self.written = 0;
@@ -112,9 +116,8 @@ impl Taking {
     /// Takes the news that the turn cannot be gone on with, and what is known of its end.
     pub fn fail(&mut self, error: ModelError, end: TurnEnd) -> Act {
         self.calls.clear();
-        if error.kind == Kind::ContextTooLong && !self.compacted {
-            self.compacted = true;
-            return Act::Compact;
+        if error.kind == Kind::ContextTooLong {
+            return Act::Compact(error);
         }
         // Before anything has come, asking again was tried already.
         if std::mem::take(&mut self.begun) && error.retryable {
@@ -152,6 +155,11 @@ fn length(piece: &Piece) -> usize {
 pub fn success(last: &str) -> Finish {
     let line = last.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("done");
     Finish { outcome: Outcome::Success, reason: None, summary: line.to_owned(), fault: None }
+}
+
+/// Says that the model could not go on without what was denied.
+pub fn denied(summary: String) -> Finish {
+    Finish { outcome: Outcome::Denied, reason: Some("denied".to_owned()), summary, fault: None }
 }
 
 /// Says why the model could not be asked, or did not answer.
@@ -242,10 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_is_too_long_is_made_shorter_once() {
+    fn a_conversation_that_is_too_long_is_made_shorter_as_often_as_it_takes() {
         let mut taking = Taking::default();
-        assert_eq!(taking.fail(error(Kind::ContextTooLong), end(Stop::Done)), Act::Compact);
-        assert!(matches!(taking.fail(error(Kind::ContextTooLong), end(Stop::Done)), Act::Finish(None, _)));
+        for _ in 0..3 {
+            let too_long = error(Kind::ContextTooLong);
+            assert_eq!(taking.fail(too_long.clone(), end(Stop::Done)), Act::Compact(too_long));
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use pushd::sandbox::keeper;
 use pushd::{daemon, observe};
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
-        return keeper::main();
+    if let Some(ended) = keeper::main_if_asked() {
+        return ended;
     }
     cli::main(serve)
 }

@@ -16,8 +16,8 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == keeper::ARGUMENT) {
-        return keeper::main();
+    if let Some(ended) = keeper::main_if_asked() {
+        return ended;
     }
     let Args { listen } = Args::parse();
     match daemon::start(listen.pi(), || {}) {

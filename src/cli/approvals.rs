@@ -114,7 +114,7 @@ async fn revoke(typed: &str, context: &mut Context) -> Result<Exit, CliError> {
 }
 
 fn where_and_when(approval: &Value, now: u64) -> String {
-    let session = plain_line(ids::short(&field(approval, "sessionId")));
+    let session = plain_line(&ids::handle(&field(approval, "sessionId")));
     let expires = approval.get("expiresAt").and_then(Value::as_u64);
     let left = expires.map(|at| format!(", denied in {}", age(at.saturating_sub(now)))).unwrap_or_default();
     format!("  in {session}{left}\n")

@@ -3,22 +3,24 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::approval::{Board, is_settled_already, wants_more};
-use super::context::{Context, start_this_program};
+use super::context::Context;
 use super::exit::{CliError, Exit};
 use super::ids;
-use super::input::{Interrupts, TypedLines};
+use super::input::{Interrupts, STOP_PATIENCE, TypedLines};
 use super::plain::plain_line;
 use super::send::new_message_id;
 use super::view::{Echo, View};
-use crate::client::{Access, AskError, Client, Event, Missing, Request};
+use crate::client::{Access, AskError, Client, Event, Request};
 
 /// Watch a session and take part in it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 What you type is sent as a message, or said to the run that is active; y and n answer an approval \
-that waits. Ctrl-C cancels the active run, once more leaves; Ctrl-D leaves at once. The session goes on in any case.
+that waits. Ctrl-C cancels the active run, once more leaves; Ctrl-D leaves at once. The session goes on in any case. \
+Where standard input is no terminal, it ends with the active run, or at once where there is none; --read-only stays.
 
 Examples:
   push attach
@@ -39,18 +41,14 @@ pub(crate) struct AttachArgs {
 /// Attaches to a session until somebody leaves.
 pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let connect = async {
-        let mut client = context.client().await?;
-        let session = ids::session(&mut client, &args.session).await?;
-        let access = if args.read_only { Access::ReadOnly } else { Access::Full };
-        let attached = client.attach(&session, args.since, access).await?;
-        Ok::<_, CliError>((client, session, attached.to))
-    };
-    let (client, session, newest) = tokio::select! {
+    let (client, session, newest, end) = tokio::select! {
         biased;
         () = interrupts.next() => return Ok(Exit::SUCCESS),
-        connected = connect => connected?,
+        connected = connect(&args, context) => connected?,
     };
+    if end.as_ref().is_some_and(|end| end.is_before(args.since)) {
+        return Ok(Exit::SUCCESS);
+    }
     let view = context.view(Echo::Messages);
     let mut room = Room {
         client,
@@ -74,18 +72,77 @@ pub(crate) async fn run(args: AttachArgs, context: &mut Context) -> Result<Exit,
                 }
             }
             line = next_line(&mut lines) => match line {
-                Some(line) => room.typed(&line, context).await?,
+                Some(line) => {
+                    if room.typed_or_interrupted(&line, context, &mut interrupts).await? == Stay::No {
+                        return Ok(Exit::SUCCESS);
+                    }
+                }
                 None => return Ok(Exit::SUCCESS),
             },
-            event = room.client.next() => match event {
-                Ok(event) => room.take(&event, context)?,
-                // A daemon that stopped while nothing ran was told to.
-                Err(AskError::Unreachable(_)) if room.run.is_none() => {
-                    context.console.note("pushd has stopped; `push attach` starts it again");
+            event = room.client.next() => {
+                let event = event?;
+                room.take(&event, context)?;
+                if end.as_ref().is_some_and(|end| end.is_reached(&event)) {
                     return Ok(Exit::SUCCESS);
                 }
-                Err(error) => return Err(error.into()),
-            },
+            }
+        }
+    }
+}
+
+/// Attaches; returns the session, its newest event, and where to leave by itself.
+async fn connect(
+    args: &AttachArgs,
+    context: &mut Context,
+) -> Result<(Client, String, u64, Option<EndOfRun>), CliError> {
+    let mut client = context.client().await?;
+    let session = ids::session(&mut client, &args.session).await?;
+    // Nobody can type a next message, and nobody asked to watch for one.
+    let end = if !args.read_only && !context.console.input_is_terminal {
+        Some(EndOfRun::read(&client.ask(Request::session_snapshot(&session)).await?))
+    } else {
+        None
+    };
+    let access = if args.read_only { Access::ReadOnly } else { Access::Full };
+    let attached = client.attach(&session, args.since, access).await?;
+    Ok((client, session, attached.to, end))
+}
+
+/// Where the active run of a session is over; without one, where its history ends.
+#[derive(Debug, PartialEq, Eq)]
+enum EndOfRun {
+    /// At the end of this run.
+    Run(String),
+    /// At this position.
+    Position(u64),
+}
+
+impl EndOfRun {
+    /// Reads it from a snapshot of the session.
+    fn read(snapshot: &Value) -> Self {
+        match snapshot.get("activeRunId").and_then(Value::as_str) {
+            Some(run) => Self::Run(run.to_owned()),
+            None => Self::Position(snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default()),
+        }
+    }
+
+    /// Tells whether nothing is left to be seen after a position.
+    fn is_before(&self, seen: u64) -> bool {
+        match self {
+            Self::Run(_) => false,
+            Self::Position(last) => *last <= seen,
+        }
+    }
+
+    /// Tells whether an event is the last to be seen; a snapshot may stand for the events in which the run ended.
+    fn is_reached(&self, event: &Event) -> bool {
+        match (self, event.kind.as_str()) {
+            (Self::Run(run), "run_complete") => event.run.as_ref() == Some(run),
+            (Self::Run(run), "session_snapshot") => {
+                event.payload.get("activeRunId").and_then(Value::as_str) != Some(run)
+            }
+            (Self::Run(_), _) => false,
+            (Self::Position(last), _) => event.seq >= *last,
         }
     }
 }
@@ -115,7 +172,7 @@ struct Room {
 
 impl Room {
     fn take(&mut self, event: &Event, context: &mut Context) -> Result<(), CliError> {
-        self.follow(event)?;
+        self.follow(event);
         // What was typed here stands on the screen already.
         if event.kind != "user_message" || !self.typed_here.remove(event.text("messageId")) {
             let text = self.view.event(event);
@@ -123,7 +180,7 @@ impl Room {
         }
         let opened = self.board.follow(event).is_some();
         if event.seq >= self.newest && !std::mem::replace(&mut self.greeted, true) {
-            let session = plain_line(ids::short(&self.session));
+            let session = plain_line(&ids::handle(&self.session));
             context.console.note(&format!("attached to {session}: what you type goes to it, Ctrl-D leaves"));
         }
         if (opened && event.seq > self.newest || event.seq == self.newest)
@@ -136,9 +193,7 @@ impl Room {
     }
 
     /// Follows which run is active.
-    ///
-    /// Only with one is a daemon that is gone brought back: an idle one may have been stopped on purpose.
-    fn follow(&mut self, event: &Event) -> Result<(), CliError> {
+    fn follow(&mut self, event: &Event) {
         let run = match event.kind.as_str() {
             "run_complete" => None,
             "session_snapshot" => event.payload.get("activeRunId").and_then(Value::as_str).map(str::to_owned),
@@ -147,11 +202,23 @@ impl Room {
         };
         if run.is_some() != self.run.is_some() {
             self.cancelled = false;
-            let missing = if run.is_some() { start_this_program()? } else { Missing::Leave };
-            self.client.when_missing(missing);
         }
         self.run = run;
-        Ok(())
+    }
+
+    /// Does what was typed, unless somebody wants to stop before the daemon has answered.
+    async fn typed_or_interrupted(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+        interrupts: &mut Interrupts,
+    ) -> Result<Stay, CliError> {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => {}
+            done = self.typed(line, context) => return done.map(|()| Stay::Yes),
+        }
+        self.cancel(context, interrupts).await
     }
 
     async fn typed(&mut self, line: &str, context: &mut Context) -> Result<(), CliError> {
@@ -212,9 +279,10 @@ impl Room {
             biased;
             answer = self.client.ask(request) => match answer {
                 Ok(_) | Err(AskError::Refused(_)) => Ok(Stay::Yes),
-                Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),
+                Err(error) => Err(error.into()),
             },
             () = interrupts.next() => Ok(Stay::No),
+            () = sleep(STOP_PATIENCE) => Err(CliError::NotCancelled { session: plain_line(&self.session) }),
         }
     }
 }
@@ -224,5 +292,36 @@ async fn next_line(lines: &mut Option<TypedLines>) -> Option<String> {
     match lines {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_end_is_that_of_the_active_run_or_of_the_history() {
+        let end = EndOfRun::read(&json!({"activeRunId": "r", "lastSeq": 7}));
+        for (kind, run, payload, reached) in [
+            ("tool_result", "r", json!({}), false),
+            ("run_complete", "q", json!({}), false),
+            ("run_complete", "r", json!({}), true),
+            ("session_snapshot", "", json!({"activeRunId": "r"}), false),
+            ("session_snapshot", "", json!({"activeRunId": null}), true),
+        ] {
+            assert_eq!(end.is_reached(&event(9, kind, run, payload)), reached, "{kind} {run}");
+        }
+        assert!(!end.is_before(7));
+        let end = EndOfRun::read(&json!({"activeRunId": null, "lastSeq": 7}));
+        assert!(!end.is_reached(&event(6, "run_complete", "r", json!({}))));
+        assert!(end.is_reached(&event(7, "run_complete", "r", json!({}))));
+        assert_eq!((end.is_before(6), end.is_before(7)), (false, true));
+    }
+
+    fn event(seq: u64, kind: &str, run: &str, payload: Value) -> Event {
+        let run = (!run.is_empty()).then(|| run.to_owned());
+        Event { session: "s".into(), run, seq, at: 0, kind: kind.into(), payload, line: String::new() }
     }
 }

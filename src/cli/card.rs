@@ -55,10 +55,24 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Exte
     if !matches!(cwd.as_str(), "" | ".") {
         text += &line(&format!("in {cwd}"));
     }
-    for (name, said) in [("outside", "outside of the sandbox"), ("network", "with the network")] {
+    for (name, said) in GIVEN {
         if details.get(name).and_then(Value::as_bool).unwrap_or_default() {
             text += &line(said);
         }
+    }
+    let addresses: Vec<&str> = details
+        .get("addresses")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if !addresses.is_empty() {
+        text += &line(&format!("at {}", addresses.join(", ")));
+    }
+    if let Some(masked) = details.get("maskedValues").and_then(Value::as_u64).filter(|masked| *masked > 0) {
+        let plural = if masked == 1 { "value is" } else { "values are" };
+        text += &line(&format!("{masked} secret {plural} masked, each shown as [redacted]"));
     }
     let reason = exact_line(&field(details, "reason"));
     if !reason.is_empty() {
@@ -74,6 +88,13 @@ pub(super) fn card(payload: &Value, called: &str, palette: Palette, extent: Exte
     }
     text
 }
+
+/// What a command is given beyond the sandbox, by the names of the details.
+const GIVEN: [(&str, &str); 3] = [
+    ("outside", "outside of the sandbox"),
+    ("network", "with the network"),
+    ("gitDirectory", "with a writable git directory"),
+];
 
 /// Returns text with every line set in.
 pub(super) fn indented(text: &str) -> String {

@@ -87,6 +87,10 @@ pub(crate) struct Console {
     err: Box<dyn Write + Send>,
     /// Whether somebody types.
     pub(crate) input_is_terminal: bool,
+    /// Whether standard output is a terminal.
+    pub(crate) output_is_terminal: bool,
+    /// Whether the last line of standard output is unfinished.
+    open_line: bool,
     /// Whether somebody looks at standard error.
     notes: bool,
     /// How standard output is painted.
@@ -105,6 +109,8 @@ impl Console {
             palette: Palette::new(color, io::stdout().is_terminal(), no_color),
             notes_palette: Palette::new(color, io::stderr().is_terminal(), no_color),
             input_is_terminal: io::stdin().is_terminal(),
+            output_is_terminal: io::stdout().is_terminal(),
+            open_line: false,
             notes: io::stderr().is_terminal(),
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
@@ -117,8 +123,21 @@ impl Console {
         if text.is_empty() {
             return Ok(());
         }
+        self.open_line = !text.ends_with('\n');
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
+    }
+
+    /// Writes a piece of the transcript to standard error, where standard output is the answer.
+    pub(crate) fn transcript(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        // On a terminal both streams share one cursor.
+        let shares_cursor = self.output_is_terminal && self.notes;
+        let line_break = if shares_cursor && std::mem::take(&mut self.open_line) { "\n" } else { "" };
+        // When standard error is gone there is nobody left to be told.
+        let _ = write!(self.err, "{line_break}{text}").and_then(|()| self.err.flush());
     }
 
     /// Writes a line of the result.
@@ -261,6 +280,8 @@ pub(crate) mod testing {
             out: Box::new(out),
             err: Box::new(err.clone()),
             input_is_terminal: false,
+            output_is_terminal: false,
+            open_line: false,
             notes: true,
             palette: Palette::Plain,
             notes_palette: Palette::Plain,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::answer::{AnswerSource, AnswerView};
 use super::console::{ColorChoice, Console, Palette, Volume};
 use super::exit::CliError;
 use super::plain::plain_line;
@@ -37,17 +38,19 @@ impl Context {
 
     /// Returns where things are.
     pub(crate) fn paths(&self) -> Result<Paths, CliError> {
-        Ok(Paths::from_environment(&|name| std::env::var_os(name))?)
+        Ok(Paths::in_existing_home(&|name| std::env::var_os(name))?)
     }
 
     /// Returns a view for people.
     pub(crate) fn view(&self, echo: Echo) -> View {
-        // Where they cannot be told from words by their colour, they are shown on demand alone.
-        let thoughts = match (self.console.volume, self.console.palette) {
-            (Volume::Verbose, _) | (Volume::Normal, Palette::Colored) => Thoughts::Shown,
-            (Volume::Quiet, _) | (Volume::Normal, Palette::Plain) => Thoughts::Hidden,
-        };
-        View::new(self.console.palette, echo, thoughts)
+        view(self.console.palette, self.console.volume, echo)
+    }
+
+    /// Returns a view of one run whose answer alone goes to standard output.
+    pub(crate) fn answer_view(&self, source: AnswerSource) -> AnswerView {
+        let console = &self.console;
+        let view = view(console.notes_palette, console.volume, Echo::Nothing);
+        AnswerView::new(source, console.volume, view)
     }
 
     async fn connect(&self, missing: Missing) -> Result<Client, CliError> {
@@ -65,8 +68,17 @@ impl Context {
     }
 }
 
+fn view(palette: Palette, volume: Volume, echo: Echo) -> View {
+    // Where they cannot be told from words by their colour, they are shown on demand alone.
+    let thoughts = match (volume, palette) {
+        (Volume::Verbose, _) | (Volume::Normal, Palette::Colored) => Thoughts::Shown,
+        (Volume::Quiet, _) | (Volume::Normal, Palette::Plain) => Thoughts::Hidden,
+    };
+    View::new(palette, echo, thoughts)
+}
+
 /// Returns the way to start a daemon: it is inside this program.
-pub(crate) fn start_this_program() -> Result<Missing, CliError> {
+fn start_this_program() -> Result<Missing, CliError> {
     let launch = Launch::this_program().map_err(|source| {
         AskError::from(Unreachable::Spawn {
             program: std::env::args_os().next().unwrap_or_default().into(),
@@ -90,6 +102,9 @@ fn tell(console: &mut Console, notice: Notice) {
             plain_line(&daemon)
         )),
         Notice::Lost => console.note("the connection to pushd broke; getting it back"),
+        Notice::Stopped => {
+            console.warn("pushd was stopped; waiting for its next start (push daemon start)");
+        }
         Notice::Back => console.note("connected again; nothing is lost"),
     }
 }

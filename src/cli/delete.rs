@@ -8,17 +8,18 @@ use super::confirm::Consent;
 use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::holdings::{self, Kind};
-use super::ids;
 use super::phrase::{field, size};
 use super::plain::plain_line;
 use super::sessions::{age, shortened};
+use super::{duration, ids, pi_files};
 use crate::client::{Client, Request};
 
 /// Delete sessions, with everything that was said in them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 What is deleted is gone from the journal for good; nothing brings it back. A session in which a run is active is left: \
-cancel the run first.
+cancel the run first. Pi session files that pushd created for a session go with it; those that were imported stay, unless \
+--with-pi-files is given.
 
 Examples:
   push delete @last
@@ -28,12 +29,15 @@ pub(crate) struct DeleteArgs {
     /// The sessions
     #[arg(value_name = "SESSION", required_unless_present = "older_than")]
     sessions: Vec<String>,
-    /// Those to which nothing has happened for so long: 90m, 12h, 30d or 2w
-    #[arg(long, value_name = "AGE", value_parser = duration, conflicts_with = "sessions")]
+    /// Those to which nothing has happened for so long: 90m, 12h, 30d or 2w; a bare number is seconds
+    #[arg(long, value_name = "AGE", value_parser = duration::age, conflicts_with = "sessions")]
     older_than: Option<Duration>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Also remove Pi session files that other programs created and that were imported
+    #[arg(long)]
+    with_pi_files: bool,
     /// As one JSON object
     #[arg(long)]
     json: bool,
@@ -45,6 +49,8 @@ struct Candidate {
     title: String,
     updated: Option<u64>,
     bytes: u64,
+    /// Its Pi session files, as the daemon lists them.
+    files: Vec<Value>,
 }
 
 /// A session that stays, and why.
@@ -55,7 +61,6 @@ struct Skipped {
 
 /// Deletes sessions.
 pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit, CliError> {
-    let consent = Consent::read(args.yes, context)?;
     let mut client = context.client().await?;
     let found = match args.older_than {
         Some(age) => older_than(&mut client, age).await?,
@@ -65,14 +70,20 @@ pub(crate) async fn run(args: DeleteArgs, context: &mut Context) -> Result<Exit,
     for session in &skipped {
         context.console.warn(&format!("{} stays: {}", plain_line(&session.id), plain_line(&session.why)));
     }
-    if !candidates.is_empty() && !consent.asks(&question(&candidates), context).await? {
-        context.console.note("nothing was deleted");
-        return Ok(Exit::CANCELLED);
+    if !candidates.is_empty() {
+        let consent = Consent::read(args.yes, context)?;
+        if !consent.asks(&question(&candidates, args.with_pi_files), context).await? {
+            context.console.note("nothing was deleted");
+            return Ok(Exit::CANCELLED);
+        }
     }
     let mut deleted = Vec::new();
-    for candidate in candidates {
-        match client.ask(Request::delete_session(&candidate.id)).await {
-            Ok(_) => deleted.push(candidate),
+    for mut candidate in candidates {
+        match client.ask(Request::delete_session(&candidate.id, args.with_pi_files)).await {
+            Ok(answer) => {
+                candidate.files = pi_files::listed(&answer);
+                deleted.push(candidate);
+            }
             // It was there a moment ago: the answer was lost, or somebody else was faster.
             Err(error) if error.code() == Some("SESSION_NOT_FOUND") => deleted.push(candidate),
             Err(error) if error.code().is_some() => {
@@ -95,7 +106,7 @@ fn report(
 ) -> Result<(), CliError> {
     let bytes: u64 = deleted.iter().map(|session| session.bytes).sum();
     if args.json {
-        let gone = |session: &Candidate| json!({"sessionId": session.id, "bytes": session.bytes});
+        let gone = |session: &Candidate| json!({"sessionId": session.id, "bytes": session.bytes, "piFiles": session.files});
         let left = |session: &Skipped| json!({"sessionId": session.id, "reason": session.why});
         let gone: Vec<_> = deleted.iter().map(gone).collect();
         let left: Vec<_> = skipped.iter().map(left).collect();
@@ -106,6 +117,7 @@ fn report(
     } else {
         context.console.note(&format!("deleted {}, {}", sessions(deleted.len()), size(bytes)));
     }
+    pi_files::report(deleted.iter().flat_map(|session| &session.files), context);
     let (files, bytes) = holdings::sum(&holdings::all(&context.paths()?), Kind::SetAside);
     if !deleted.is_empty() && files > 0 {
         context.console.warn(&format!(
@@ -163,7 +175,8 @@ async fn weigh(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>
                 let name = field(&item, "name");
                 let title = if name.is_empty() { field(&item, "lastUserMessage") } else { name };
                 let bytes = answer.get("bytes").and_then(Value::as_u64).unwrap_or_default();
-                candidates.push(Candidate { id, title, updated: updated(&item), bytes });
+                let files = pi_files::listed(&answer);
+                candidates.push(Candidate { id, title, updated: updated(&item), bytes, files });
             }
             Err(error) if error.code().is_some() => skipped.push(Skipped { id, why: error.to_string() }),
             Err(error) => return Err(error.into()),
@@ -173,7 +186,7 @@ async fn weigh(client: &mut Client, found: Vec<Value>) -> Result<(Vec<Candidate>
 }
 
 /// Says what would go, and asks.
-fn question(candidates: &[Candidate]) -> String {
+fn question(candidates: &[Candidate], with_pi_files: bool) -> String {
     let now = now();
     let mut text = String::new();
     for session in candidates.iter().take(SHOWN) {
@@ -186,6 +199,7 @@ fn question(candidates: &[Candidate]) -> String {
     if candidates.len() > SHOWN {
         text += &format!("  and {} more\n", candidates.len() - SHOWN);
     }
+    text += &pi_files::question(candidates.iter().flat_map(|session| &session.files), with_pi_files);
     let bytes = candidates.iter().map(|session| session.bytes).sum();
     text + &format!("delete {}, {}, for good? [y/n]", sessions(candidates.len()), size(bytes))
 }
@@ -197,37 +211,9 @@ fn sessions(count: usize) -> String {
     if count == 1 { "one session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// Reads an age: a number of minutes, hours, days or weeks.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "not an age like 90m, 12h, 30d or 2w".to_owned();
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let seconds: u64 = match unit {
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        'w' => 7 * 24 * 60 * 60,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_age_has_a_unit() {
-        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
-        assert_eq!(duration("2w"), Ok(Duration::from_secs(14 * 86_400)));
-        assert_eq!(duration("90m"), Ok(Duration::from_secs(5_400)));
-        assert_eq!(duration("0h"), Ok(Duration::ZERO));
-        for text in
-            ["", "d", "30", "-1d", "1.5d", "30 d", "3y", "99999999999999999999w", "9999999999999999999w"]
-        {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn the_question_names_what_goes_and_no_more_than_fits() {
@@ -236,12 +222,18 @@ mod tests {
             title: "fix \u{1b}[2Jit".to_owned(),
             updated: None,
             bytes,
+            files: vec![json!({"path": format!("/{id}.jsonl"), "bytes": 9, "created": id == "sess_1"})],
         };
-        let one = question(&[candidate("sess_1", 2048)]);
+        let one = question(&[candidate("sess_1", 2048)], false);
+        assert!(one.contains("removes /sess_1.jsonl"), "{one}");
+        let imported = [candidate("sess_2", 1)];
+        assert!(question(&imported, false).contains("keeps /sess_2.jsonl"), "{}", question(&imported, false));
+        assert!(question(&imported, true).contains("removes /sess_2.jsonl"), "{}", question(&imported, true));
         assert!(one.contains("sess_1") && one.contains("2.0 KiB") && one.contains("fix it"), "{one}");
         assert!(one.ends_with("delete one session, 2.0 KiB, for good? [y/n]"), "{one}");
         let many: Vec<_> = (0..30).map(|number| candidate(&format!("sess_{number}"), 1024)).collect();
-        let many = question(&many);
-        assert!(many.contains("  and 10 more\ndelete 30 sessions, 30.0 KiB"), "{many}");
+        let many = question(&many, false);
+        assert!(many.contains("  and 10 more\n"), "{many}");
+        assert!(many.contains("delete 30 sessions, 30.0 KiB"), "{many}");
     }
 }

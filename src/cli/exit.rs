@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use super::ids::NameError;
+use super::ids::{self, NameError};
 use crate::client::{AskError, Unreachable};
 use crate::config::file::ConfigError;
 use crate::config::paths::PathsError;
@@ -103,11 +103,25 @@ pub(crate) enum CliError {
         /// The session.
         session: String,
     },
+    /// The daemon does not answer somebody who wants to stop.
+    #[error("pushd did not answer, so the run may go on; `push cancel {session}` stops it")]
+    NotCancelled {
+        /// The session.
+        session: String,
+    },
+    /// No summary came of it.
+    #[error("{session} was not summarised: {message}")]
+    NotCompacted {
+        /// The session.
+        session: String,
+        /// Why.
+        message: String,
+    },
     /// The daemon did not go.
     #[error("pushd did not stop; `push daemon stop --force` ends it at once")]
     StillThere,
     /// Something runs that would be cut short.
-    #[error("{count} of your runs are active; `push purge --force` cuts them short")]
+    #[error("{}; `push purge --force` cuts short what is active", if *count == 1 { "1 run is active".to_owned() } else { format!("{count} runs are active") })]
     RunsActive {
         /// How many.
         count: u64,
@@ -130,8 +144,15 @@ impl CliError {
     /// Returns how the program ends.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) => Exit::USAGE,
-            Self::Ask(AskError::Unreachable(_)) | Self::Paths(_) => Exit::UNAVAILABLE,
+            Self::Usage(_) | Self::NoRun { .. } | Self::Ask(AskError::TooLong { .. }) => Exit::USAGE,
+            // 1 would say that a run of that session has failed.
+            Self::Name(error) if error.what() == ids::SESSION => Exit::USAGE,
+            // Several fit, and one has to be named.
+            Self::Name(NameError::Several { .. } | NameError::Ambiguous { .. }) => Exit::USAGE,
+            Self::Ask(AskError::Refused(fault)) if fault.code == "SESSION_NOT_FOUND" => Exit::USAGE,
+            Self::Ask(AskError::Unreachable(_)) | Self::Paths(_) | Self::NotCancelled { .. } => {
+                Exit::UNAVAILABLE
+            }
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::SUCCESS,
             Self::Ask(AskError::Refused(_) | AskError::Unanswered { .. })
             | Self::Name(_)
@@ -142,7 +163,7 @@ impl CliError {
             | Self::Token(_)
             | Self::UnknownProvider { .. }
             | Self::OutcomeGone
-            | Self::NoRun { .. }
+            | Self::NotCompacted { .. }
             | Self::StillThere
             | Self::RunsActive { .. }
             | Self::StateInUse { .. }
@@ -162,7 +183,7 @@ impl CliError {
 
     /// Returns what the user could do about it.
     pub(crate) fn hint(&self) -> Option<&'static str> {
-        if let Self::Name(NameError::Unknown { what: "session", .. }) = self {
+        if let Self::Name(NameError::UnknownSession { .. }) = self {
             return Some("`push sessions` lists the sessions");
         }
         let Self::Ask(AskError::Refused(fault)) = self else { return None };

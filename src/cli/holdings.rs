@@ -1,9 +1,10 @@
-//! What lies in the state and log directories: ours by its name, or somebody else's.
+//! What lies in the directories for state, logs and private caches: ours by its name, or somebody else's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::config::paths::Paths;
+use crate::sandbox::caches;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +13,14 @@ pub(crate) enum Kind {
     Journal,
     /// A damaged journal that was set aside.
     SetAside,
+    /// Tokens that `push token` made.
+    Token,
+    /// Approvals that were given for always.
+    Grant,
     /// A log.
     Log,
+    /// Private copies of caches, a directory for each workspace.
+    Cache,
     /// A lock, which is never removed: removing a lock lets two hold it.
     Lock,
     /// Not ours.
@@ -60,12 +67,33 @@ fn within(directory: &Path, kind: fn(&str) -> Kind) -> Vec<Holding> {
     entries.map(holding).collect()
 }
 
+/// Returns the private caches of workspaces, each with the size of everything in it, which takes a while to count.
+pub(crate) fn private_caches(paths: &Paths) -> Vec<Holding> {
+    let entries = fs::read_dir(paths.caches()).into_iter().flatten().flatten();
+    let holding = |entry: fs::DirEntry| {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let is_ours = is_directory && entry.file_name().to_str().is_some_and(caches::is_store);
+        let path = entry.path();
+        Holding {
+            kind: if is_ours { Kind::Cache } else { Kind::Foreign },
+            bytes: if is_ours {
+                caches::size(&path)
+            } else {
+                entry.metadata().map_or(0, |there| there.len())
+            },
+            path,
+        }
+    };
+    entries.map(holding).collect()
+}
+
 fn in_state(name: &str) -> Kind {
     match name {
-        "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" | "pushd.ahead" => {
-            Kind::Journal
-        }
+        "pushd.db" | "pushd.db-wal" | "pushd.db-shm" | "pushd.marks" | "pushd.spare" | "pushd.ahead"
+        | "session-files.json" => Kind::Journal,
         "pushd.lock" => Kind::Lock,
+        "tokens.json" | "tokens.lock" => Kind::Token,
+        "approvals.json" => Kind::Grant,
         _ if name.starts_with("pushd.db.damaged-") => Kind::SetAside,
         // Left by a salvage that was cut short.
         _ if name.starts_with("pushd.db.salvage-") => Kind::SetAside,
@@ -90,8 +118,12 @@ mod tests {
             ("pushd.db-wal", Kind::Journal),
             ("pushd.marks", Kind::Journal),
             ("pushd.ahead", Kind::Journal),
+            ("session-files.json", Kind::Journal),
             ("pushd.db.damaged-12-wal", Kind::SetAside),
             ("pushd.lock", Kind::Lock),
+            ("tokens.json", Kind::Token),
+            ("tokens.lock", Kind::Token),
+            ("approvals.json", Kind::Grant),
             ("pushd.db.backup", Kind::Foreign),
             ("notes", Kind::Foreign),
         ] {

@@ -1,9 +1,15 @@
-//! Names as people type them: whole, shortened to any unique beginning, or `@last`.
+//! Names as people type them: whole, shortened to any unique beginning, the handle of a list, the name of a session, or `@last`.
+
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::exit::CliError;
-use crate::client::{Client, Request};
+use super::phrase::field;
+use crate::client::{Client, Repository, Request};
+
+/// What a session is called in messages.
+pub(crate) const SESSION: &str = "session";
 
 /// Why a typed name stands for nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,10 +25,24 @@ pub(crate) enum NameError {
     /// More than one thing begins like that.
     #[error("{typed:?} could be {}", .candidates.join(", "))]
     Ambiguous {
+        /// A kind of thing.
+        what: &'static str,
         /// What was typed.
         typed: String,
         /// What it could be.
         candidates: Vec<String>,
+    },
+    /// No session is called like that.
+    #[error("no session has the name, the handle or the id {typed:?}")]
+    UnknownSession {
+        /// What was typed.
+        typed: String,
+    },
+    /// No session was started in this repository or directory.
+    #[error("there is no session of this directory{}", if *.others == 0 { "" } else { "; `@last-any` is the latest of all" })]
+    NoneHere {
+        /// How many there are elsewhere.
+        others: usize,
     },
     /// There is none at all.
     #[error("there is no {what}")]
@@ -38,6 +58,19 @@ pub(crate) enum NameError {
         /// What there is.
         candidates: Vec<String>,
     },
+}
+
+impl NameError {
+    /// Returns the kind of thing that was named.
+    pub(crate) const fn what(&self) -> &'static str {
+        match self {
+            Self::Unknown { what, .. }
+            | Self::Ambiguous { what, .. }
+            | Self::None { what }
+            | Self::Several { what, .. } => what,
+            Self::UnknownSession { .. } | Self::NoneHere { .. } => SESSION,
+        }
+    }
 }
 
 /// Finds the one of `known` that `typed` stands for.
@@ -61,7 +94,7 @@ pub(crate) fn choose(
         1 => Ok(candidates.remove(0)),
         _ => {
             candidates.truncate(5);
-            Err(NameError::Ambiguous { typed: typed.to_owned(), candidates })
+            Err(NameError::Ambiguous { what, typed: typed.to_owned(), candidates })
         }
     }
 }
@@ -72,18 +105,40 @@ pub(crate) fn short(id: &str) -> &str {
     id.get(..rest + ENOUGH).unwrap_or(id)
 }
 
-/// Returns the beginnings of names by which each can be told from the others.
-pub(crate) fn short_all(ids: &[String]) -> Vec<&str> {
-    let shortened = ids.iter().map(|id| {
-        let is_shared = |part: &str| ids.iter().filter(|other| other.starts_with(part)).nth(1).is_some();
-        let mut part = short(id);
-        while part.len() < id.len() && is_shared(part) {
-            part = id.get(..part.len() + 1).unwrap_or(id);
-        }
-        part
-    });
-    shortened.collect()
+/// Returns the short handle of a session: the end of its id, which chance has made.
+pub(crate) fn handle(id: &str) -> String {
+    handle_of(id, LONGEST_HANDLE)
 }
+
+/// Returns the handles by which each of these sessions can be told from the others.
+pub(crate) fn handles(ids: &[String]) -> Vec<String> {
+    let handle = |id: &String| {
+        let is_shared = |handle: &str| ids.iter().filter(|other| has_handle(other, handle)).nth(1).is_some();
+        let lengths = SHORTEST_HANDLE..=LONGEST_HANDLE;
+        let unique = lengths.map(|length| handle_of(id, length)).find(|handle| !is_shared(handle));
+        unique.unwrap_or_else(|| id.clone())
+    };
+    ids.iter().map(handle).collect()
+}
+
+fn handle_of(id: &str, length: usize) -> String {
+    let end =
+        id.len().checked_sub(length).filter(|_| is_whole(SESSION_PREFIX, id)).and_then(|at| id.get(at..));
+    end.map_or_else(|| id.to_owned(), str::to_ascii_lowercase)
+}
+
+fn has_handle(id: &str, typed: &str) -> bool {
+    let length = typed.len();
+    (SHORTEST_HANDLE..=LONGEST_HANDLE).contains(&length)
+        && is_whole(SESSION_PREFIX, id)
+        && id.get(id.len() - length..).is_some_and(|end| end.eq_ignore_ascii_case(typed))
+}
+
+/// How many characters a handle has.
+const SHORTEST_HANDLE: usize = 4;
+const LONGEST_HANDLE: usize = 6;
+/// How the id of a session begins.
+const SESSION_PREFIX: &str = "sess_";
 
 /// How much of a name is shown: the moment it was made in, and a little chance.
 const ENOUGH: usize = 12;
@@ -103,29 +158,112 @@ pub(crate) fn column(list: &Value, name: &str) -> Vec<String> {
     items.iter().filter_map(|item| item.get(name)?.as_str()).map(str::to_owned).collect()
 }
 
-/// Finds the session that `typed` stands for.
+/// A session, as far as it can be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KnownSession {
+    id: String,
+    name: String,
+    directory: PathBuf,
+    repository: Option<PathBuf>,
+    /// When it was opened, in milliseconds.
+    opened_at: u64,
+}
+
+/// Finds the session that `typed` stands for: its id or a beginning of it, its handle, its name, or the latest one.
 pub(crate) async fn session(client: &mut Client, typed: &str) -> Result<String, CliError> {
-    const WHAT: &str = "session";
-    const PREFIX: &str = "sess_";
-    if typed == "@last" {
-        let answer = client.ask(Request::list_sessions(1)).await?;
-        let newest = column(&answer["sessions"], "sessionId").into_iter().next();
-        return Ok(newest.ok_or(NameError::None { what: WHAT })?);
-    }
-    if is_whole(PREFIX, typed) {
+    if is_whole(SESSION_PREFIX, typed) {
         return Ok(typed.to_owned());
     }
-    let mut known = Vec::new();
-    for beginning in [typed.to_owned(), format!("{PREFIX}{typed}")] {
-        let answer = client.ask(Request::list_sessions(6).with("prefix", beginning)).await?;
-        known.extend(column(&answer["sessions"], "sessionId"));
+    let known = every_session(client).await?;
+    match typed {
+        "@last-any" => Ok(latest(&known, |_| true).ok_or(NameError::None { what: SESSION })?),
+        "@last" => {
+            let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
+            let root = Repository::find(&here).map(|repository| repository.root);
+            let is_here = |session: &KnownSession| session.is_in(&here, root.as_deref());
+            Ok(latest(&known, is_here).ok_or(NameError::NoneHere { others: known.len() })?)
+        }
+        typed => Ok(named(typed, &known)?),
     }
-    Ok(choose(WHAT, PREFIX, typed, &known)?)
+}
+
+async fn every_session(client: &mut Client) -> Result<Vec<KnownSession>, CliError> {
+    let mut known = Vec::new();
+    let mut answer = client.ask(Request::list_sessions(PAGE)).await?;
+    loop {
+        let page = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        known.extend(page.iter().map(KnownSession::read));
+        let Some(cursor) = answer.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned() else {
+            return Ok(known);
+        };
+        answer = client.ask(Request::list_sessions(PAGE).with("cursor", cursor)).await?;
+    }
+}
+
+/// How many sessions are asked for at once.
+const PAGE: u64 = 100;
+
+impl KnownSession {
+    fn read(item: &Value) -> Self {
+        let root = item.get("repo").map(|repo| field(repo, "rootPath")).unwrap_or_default();
+        Self {
+            id: field(item, "sessionId"),
+            name: field(item, "name"),
+            directory: field(item, "cwd").into(),
+            repository: Some(root).filter(|root| !root.is_empty()).map(PathBuf::from),
+            opened_at: item.get("openedAt").and_then(Value::as_u64).unwrap_or_default(),
+        }
+    }
+
+    /// Whether it belongs to the repository at `root`, or, without one, to the directory `here`.
+    fn is_in(&self, here: &Path, root: Option<&Path>) -> bool {
+        match root {
+            Some(root) => self.repository.as_deref() == Some(root) || self.directory.starts_with(root),
+            None => self.directory == here,
+        }
+    }
+
+    fn described(&self) -> String {
+        if self.name.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, self.name) }
+    }
+}
+
+/// Returns the session that was started last; of two in the same millisecond the greater id, as the daemon's own rise with time.
+fn latest(known: &[KnownSession], is_meant: impl Fn(&KnownSession) -> bool) -> Option<String> {
+    let meant = known.iter().filter(|session| is_meant(session));
+    meant.max_by_key(|session| (session.opened_at, &session.id)).map(|session| session.id.clone())
+}
+
+/// Finds the session that is called like that; a whole id or name wins over beginnings and handles.
+fn named(typed: &str, known: &[KnownSession]) -> Result<String, NameError> {
+    let longer = format!("{SESSION_PREFIX}{typed}");
+    let begins = |id: &str| !typed.is_empty() && (id.starts_with(typed) || id.starts_with(&longer));
+    let ways: [&dyn Fn(&KnownSession) -> bool; 3] =
+        [&|session| session.id == typed, &|session| !typed.is_empty() && session.name == typed, &|session| {
+            begins(&session.id) || has_handle(&session.id, typed)
+        }];
+    for way in ways {
+        let found: Vec<&KnownSession> = known.iter().filter(|session| way(session)).collect();
+        match found[..] {
+            [] => {}
+            [one] => return Ok(one.id.clone()),
+            _ => {
+                let candidates = found.iter().take(5).map(|session| session.described()).collect();
+                return Err(NameError::Ambiguous { what: SESSION, typed: typed.to_owned(), candidates });
+            }
+        }
+    }
+    Err(NameError::UnknownSession { typed: typed.to_owned() })
 }
 
 /// Returns whether a name has the full length of one of ours, so that there is nothing to look up.
 fn is_whole(prefix: &str, typed: &str) -> bool {
-    typed.strip_prefix(prefix).is_some_and(|rest| rest.len() == 26)
+    // Sessions of earlier versions have no second part.
+    let is_ours = |rest: &str| match rest.split_once('_') {
+        None => rest.len() == 26,
+        Some((moment, chance)) => moment.len() == 26 && chance.len() == LONGEST_HANDLE,
+    };
+    typed.strip_prefix(prefix).is_some_and(is_ours)
 }
 
 #[cfg(test)]
@@ -136,8 +274,72 @@ mod tests {
     fn a_shown_name_is_as_short_as_it_can_be_called_by() {
         assert_eq!(short("sess_01M7H53XBQKVC2NK5Z01NH8TGQ"), "sess_01M7H53XBQKV");
         assert_eq!(short("sess_1"), "sess_1");
-        let ids = ["sess_01M7H53XBQKVC2", "sess_01M7H53XBQKVD2", "sess_01M7H53X7KWTG1"].map(str::to_owned);
-        assert_eq!(short_all(&ids), ["sess_01M7H53XBQKVC", "sess_01M7H53XBQKVD", "sess_01M7H53X7KWT"]);
+    }
+
+    #[test]
+    fn a_handle_is_the_end_of_an_id_and_as_long_as_it_has_to_be() {
+        let ids = [
+            "sess_01M7H53XBQKVC2NK5Z01NH8TGQ",
+            "sess_01M7H53XBQKVC2NK5Z01NHAAAA",
+            "sess_01M7H53XBQKVC2NK5Z01NBAAAA",
+            "chosen-by-a-client",
+        ]
+        .map(str::to_owned);
+        assert_eq!(handles(&ids), ["8tgq", "haaaa", "baaaa", "chosen-by-a-client"]);
+        assert_eq!(handle(&ids[0]), "nh8tgq");
+        assert!(has_handle(&ids[0], "8TgQ") && has_handle(&ids[0], "h8tgq"));
+        assert!(
+            !has_handle(&ids[0], "tgq") && !has_handle(&ids[0], "1nh8tgq") && !has_handle(&ids[3], "ient")
+        );
+    }
+
+    #[test]
+    fn a_session_is_called_by_its_id_its_name_or_its_handle() {
+        let session = |id: &str, name: &str| KnownSession {
+            id: id.into(),
+            name: name.into(),
+            directory: PathBuf::new(),
+            repository: None,
+            opened_at: 0,
+        };
+        let known = [
+            session("sess_01M7H53XBQKVC2NK5Z01NH8TGQ", "docs"),
+            session("sess_01M7H53XBQKVC2NK5Z01NHAAAA", "8tgq"),
+            session("sess_02M7H53XBQKVC2NK5Z01NHBBBB", "docs"),
+        ];
+        assert_eq!(named("8tgq", &known), Ok(known[1].id.clone()), "a name wins");
+        assert_eq!(named("h8tgq", &known), Ok(known[0].id.clone()));
+        assert_eq!(named("02", &known), Ok(known[2].id.clone()));
+        assert_eq!(named("sess_02", &known), Ok(known[2].id.clone()));
+        let Err(NameError::Ambiguous { candidates, .. }) = named("docs", &known) else {
+            panic!("it is clear")
+        };
+        assert_eq!(candidates, [known[0].described(), known[2].described()]);
+        assert!(matches!(named("01", &known), Err(NameError::Ambiguous { .. })));
+        for typed in ["", "nothing", "tgq"] {
+            assert_eq!(named(typed, &known), Err(NameError::UnknownSession { typed: typed.into() }));
+        }
+    }
+
+    #[test]
+    fn the_latest_session_is_of_this_repository_or_directory() {
+        let session = |id: &str, directory: &str, root: &str| KnownSession {
+            id: id.into(),
+            name: String::new(),
+            directory: directory.into(),
+            repository: (!root.is_empty()).then(|| root.into()),
+            opened_at: 0,
+        };
+        let known = [session("s1", "/r/a", "/r"), session("s3", "/other", ""), session("s2", "/r", "/r")];
+        let here = |here: &str, root: Option<&str>| {
+            latest(&known, |session| session.is_in(Path::new(here), root.map(Path::new)))
+        };
+        assert_eq!(here("/r/b", Some("/r")).as_deref(), Some("s2"));
+        assert_eq!(here("/other", None).as_deref(), Some("s3"));
+        assert_eq!(here("/r/b", None), None);
+        // Other protocols let their clients choose ids.
+        let later = KnownSession { opened_at: 7, ..session("a", "/other", "") };
+        assert_eq!(latest(&[later, session("z", "/other", "")], |_| true).as_deref(), Some("a"));
     }
 
     #[test]
@@ -168,6 +370,8 @@ mod tests {
     #[test]
     fn only_a_name_of_full_length_is_taken_on_trust() {
         assert!(is_whole("sess_", "sess_01HXYZ01HXYZ01HXYZ01HXYZ01"));
+        assert!(is_whole("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1b2c"));
+        assert!(!is_whole("sess_", "sess_01hxyz01hxyz01hxyz01hxyz01_0a1"));
         assert!(!is_whole("sess_", "sess_01HXYZ"));
         assert!(!is_whole("sess_", "01HXYZ01HXYZ01HXYZ01HXYZ01"));
     }
@@ -181,6 +385,6 @@ mod tests {
     }
 
     fn ambiguous(typed: &str, candidates: &[String]) -> NameError {
-        NameError::Ambiguous { typed: typed.into(), candidates: candidates.to_vec() }
+        NameError::Ambiguous { what: "session", typed: typed.into(), candidates: candidates.to_vec() }
     }
 }

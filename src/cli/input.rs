@@ -2,12 +2,16 @@
 
 use std::io::BufRead;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::console::Console;
 pub(crate) use super::os::{Interrupts, Unseen};
 use super::os::{discard_typed, is_foreground};
+
+/// How long a daemon is waited for by somebody who wants to stop.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lines of standard input.
 ///
@@ -24,7 +28,13 @@ impl TypedLines {
     fn read() -> Self {
         let (send, receive) = mpsc::channel(16);
         thread::spawn(move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            for line in std::io::stdin().lock().lines() {
+                // A terminal that cannot be read has not ended: nobody has pressed Ctrl-D.
+                let Ok(line) = line else {
+                    loop {
+                        thread::park();
+                    }
+                };
                 if send.blocking_send(line).is_err() {
                     return;
                 }

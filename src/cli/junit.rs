@@ -140,7 +140,7 @@ fn check_case(check: &Check, result: Option<&Value>) -> Case {
 
 fn denial_case(denial: &Denial) -> Case {
     let name = format!("{}: {}", denial.kind, denial.summary);
-    let message = format!("{} ({})", refused_by(&denial.by), denial.id);
+    let message = format!("{} ({})", refused_by(&denial.by, &denial.reason), denial.id);
     Case { class: "push.approval", name, millis: None, verdict: Verdict::Skipped { message } }
 }
 

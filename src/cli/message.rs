@@ -1,32 +1,195 @@
-//! The message of a verb: as it is, from standard input, or from a file.
+//! The message of a verb: as it was typed, from standard input, from a file, or typed and followed by standard input.
+//!
+//! Nothing longer is read than the daemon takes.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
+use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::answer::AnswerSource;
+use super::console::Console;
 use super::exit::CliError;
+use super::os::input_is_piped;
+use super::phrase::size;
+use crate::client::MESSAGE_BYTES;
+use crate::provider::playbook::parse;
 
-/// Reads what `typed` stands for: `-` is standard input, `@FILE` a file, `@@…` a text that begins with `@`.
-pub(crate) fn read(typed: &str, input: &mut dyn Read) -> Result<String, CliError> {
-    let bytes = match (typed, typed.strip_prefix('@')) {
-        ("-", _) => {
-            let mut bytes = Vec::new();
-            input.read_to_end(&mut bytes).map_err(|error| unreadable("standard input", error))?;
-            bytes
-        }
-        (_, Some(rest)) if rest.starts_with('@') => rest.as_bytes().to_vec(),
-        (_, Some(path)) => fs::read(path).map_err(|error| unreadable(path, error))?,
-        (text, None) => text.as_bytes().to_vec(),
-    };
-    let text = String::from_utf8(bytes).map_err(|_| CliError::Usage("the message is not UTF-8".into()))?;
-    if text.trim().is_empty() {
-        return Err(CliError::Usage("the message is empty".into()));
+/// How long the first bytes of standard input are waited for where a message was typed as well.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The message of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    text: String,
+    /// What standard input held besides.
+    input: Option<String>,
+}
+
+impl Message {
+    /// Takes a text as it is.
+    pub(crate) fn typed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), input: None }
     }
-    Ok(text)
+
+    /// Returns the whole message.
+    ///
+    /// Standard input that comes with a typed message is material, so that a playbook shows it and runs nothing of it.
+    pub(crate) fn text_for(&self, source: AnswerSource) -> String {
+        let Some(input) = &self.input else { return self.text.clone() };
+        let text = self.text.trim_end_matches('\n');
+        match source {
+            AnswerSource::Model => format!("{text}\n\n{input}"),
+            AnswerSource::Steps => format!("{text}\n\n{}", quoted(input)),
+        }
+    }
+
+    /// Returns whether the message is steps of a playbook and nothing else.
+    pub(crate) fn consists_of_steps(&self) -> bool {
+        let items = parse::parse(&self.text);
+        self.input.is_none()
+            && parse::has_steps(&items)
+            && !items.iter().any(|item| matches!(item, parse::Item::Say(_) | parse::Item::Problem { .. }))
+    }
+}
+
+/// Puts a text into a fence that nothing in it closes.
+fn quoted(text: &str) -> String {
+    let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '~').count()).max();
+    let fence = "~".repeat(longest.unwrap_or_default().max(2) + 1);
+    format!("{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'))
+}
+
+/// Reads the message of `push run`: what was typed, and what is on standard input if that is a pipe or a file.
+pub(crate) async fn read_for_run(
+    typed: Option<&str>,
+    no_stdin: bool,
+    console: &mut Console,
+) -> Result<Message, CliError> {
+    match typed {
+        Some("-") | None if no_stdin => {
+            Err(CliError::Usage("--no-stdin needs a message that is typed or read from a file".into()))
+        }
+        Some("-") => whole(Source::Input).await.map(Message::typed),
+        None if !console.input_is_terminal => whole(Source::Input).await.map(Message::typed),
+        None => Err(CliError::Usage("what is to be run? For instance: push run '$ date'".into())),
+        Some(typed) => {
+            let text = whole(Source::of(typed)).await?;
+            let mut input = None;
+            if !no_stdin && input_is_piped() {
+                input = piped(io::stdin(), PATIENCE, console).await?;
+            }
+            fits(text.len() + input.as_ref().map_or(0, String::len))?;
+            Ok(Message { text, input })
+        }
+    }
+}
+
+/// Reads a playbook from a file; `-` is standard input.
+pub(crate) async fn read_playbook(file: &str) -> Result<Message, CliError> {
+    let source = if file == "-" { Source::Input } else { Source::File(file.to_owned()) };
+    whole(source).await.map(Message::typed)
 }
 
 /// Reads what `typed` stands for, with the standard input of the process.
 pub(crate) fn read_standard(typed: &str) -> Result<String, CliError> {
-    read(typed, &mut io::stdin().lock())
+    Source::of(typed).read(&mut io::stdin().lock())
+}
+
+/// Where a message comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    Text(String),
+    Input,
+    File(String),
+}
+
+impl Source {
+    /// Reads what was typed: `-` is standard input, `@FILE` a file, `@@…` a text that begins with `@`.
+    fn of(typed: &str) -> Self {
+        match (typed, typed.strip_prefix('@')) {
+            ("-", _) => Self::Input,
+            (_, Some(rest)) if rest.starts_with('@') => Self::Text(rest.to_owned()),
+            (_, Some(path)) => Self::File(path.to_owned()),
+            (text, None) => Self::Text(text.to_owned()),
+        }
+    }
+
+    fn read(self, input: &mut dyn Read) -> Result<String, CliError> {
+        let text = match self {
+            Self::Text(text) => {
+                fits(text.len())?;
+                text
+            }
+            Self::Input => bounded(input, "standard input")?,
+            Self::File(path) => {
+                let mut file = File::open(&path).map_err(|error| unreadable(&path, error))?;
+                bounded(&mut file, &path)?
+            }
+        };
+        if text.trim().is_empty() {
+            return Err(CliError::Usage("the message is empty".into()));
+        }
+        Ok(text)
+    }
+}
+
+/// Reads a source on a thread of its own, so that a pipe that stays silent can be given up.
+async fn whole(source: Source) -> Result<String, CliError> {
+    let reading = tokio::task::spawn_blocking(move || source.read(&mut io::stdin().lock()));
+    reading.await.unwrap_or_else(|error| Err(unreadable("the message", io::Error::other(error))))
+}
+
+/// Reads standard input beside a message; none when it is empty, or when nothing comes in time.
+async fn piped(
+    mut input: impl Read + Send + 'static,
+    patience: Duration,
+    console: &mut Console,
+) -> Result<Option<String>, CliError> {
+    let (began, beginning) = oneshot::channel();
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut first = [0];
+        let read = loop {
+            match input.read(&mut first) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.map_err(|error| unreadable(INPUT, error))?,
+            }
+        };
+        // Whoever waited may have gone on without it.
+        let _ = began.send(());
+        bounded(&mut first[..read].chain(input), INPUT)
+    });
+    if timeout(patience, beginning).await.is_err() {
+        let seconds = patience.as_secs();
+        console.warn(&format!(
+            "nothing came on standard input for {seconds} s; the run goes on without it (--no-stdin does not wait)"
+        ));
+        return Ok(None);
+    }
+    let text = reading.await.unwrap_or_else(|error| Err(unreadable(INPUT, io::Error::other(error))))?;
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
+
+const INPUT: &str = "standard input";
+
+fn bounded(input: &mut dyn Read, what: &str) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX);
+    input.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(what, error))?;
+    fits(bytes.len())?;
+    String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{what} is not UTF-8")))
+}
+
+fn fits(bytes: usize) -> Result<(), CliError> {
+    if bytes <= MESSAGE_BYTES {
+        return Ok(());
+    }
+    let limit = size(u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX));
+    Err(CliError::Usage(format!(
+        "the message is longer than {limit}, which is all that one message may have; put it into a file and name the file"
+    )))
 }
 
 fn unreadable(what: &str, error: io::Error) -> CliError {
@@ -35,7 +198,11 @@ fn unreadable(what: &str, error: io::Error) -> CliError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::cli::console::testing::{Written, console};
     use crate::cli::exit::Exit;
 
     #[test]
@@ -54,12 +221,69 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m");
         fs::write(&path, [0xff]).unwrap();
-        for typed in ["", "  \n", "@/no/such/file", &format!("@{}", path.display())] {
+        let long = dir.path().join("long");
+        fs::write(&long, vec![b'x'; MESSAGE_BYTES + 1]).unwrap();
+        for typed in
+            ["", "  \n", "@/no/such/file", &format!("@{}", path.display()), &format!("@{}", long.display())]
+        {
             assert_eq!(take(typed), Err(Exit::USAGE), "{typed:?}");
         }
     }
 
+    #[test]
+    fn input_beside_a_message_is_appended_and_no_step_of_a_playbook() {
+        let message = Message { text: "$ true\n".into(), input: Some("$ rm x\n~~~~\n$ rm y\n".into()) };
+        assert_eq!(message.text_for(AnswerSource::Model), "$ true\n\n$ rm x\n~~~~\n$ rm y\n");
+        let items = parse::parse(&message.text_for(AnswerSource::Steps));
+        let steps: Vec<_> = items.iter().filter(|item| !matches!(item, parse::Item::Say(_))).collect();
+        assert!(matches!(steps[..], [parse::Item::Exec { command, .. }] if command == "true"), "{items:?}");
+        assert!(!message.consists_of_steps());
+        assert!(Message::typed("$ make\n$ make test").consists_of_steps());
+        assert!(!Message::typed("Fix this:\n\n$ make").consists_of_steps());
+    }
+
+    #[tokio::test]
+    async fn a_silent_pipe_is_given_up_with_a_warning_and_a_slow_one_is_read_to_its_end() {
+        let (mut console, err) = console(Written::default());
+        let (quiet, _held) = pipe();
+        assert_eq!(piped(quiet, Duration::from_millis(20), &mut console).await.unwrap(), None);
+        assert!(err.text().contains("nothing came on standard input"), "{}", err.text());
+        assert_eq!(piped(&b""[..], Duration::from_secs(60), &mut console).await.unwrap(), None);
+        let (slow, send) = pipe();
+        let writer = std::thread::spawn(move || {
+            for part in ["a di", "ff\n"] {
+                send.send(part.as_bytes().to_vec()).unwrap();
+            }
+        });
+        let read = piped(slow, Duration::from_secs(60), &mut console).await.unwrap();
+        assert_eq!(read.as_deref(), Some("a diff\n"));
+        writer.join().unwrap();
+        let long = vec![b'x'; MESSAGE_BYTES + 1];
+        let refused = piped(io::Cursor::new(long), Duration::from_secs(60), &mut console).await;
+        assert!(refused.unwrap_err().to_string().contains("4.0 MiB"));
+    }
+
+    /// A pipe whose reader waits until something is sent or nobody can send any more.
+    struct Pipe(mpsc::Receiver<Vec<u8>>, Vec<u8>);
+
+    fn pipe() -> (Pipe, mpsc::Sender<Vec<u8>>) {
+        let (send, receive) = mpsc::channel();
+        (Pipe(receive, Vec::new()), send)
+    }
+
+    impl Read for Pipe {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.1.is_empty() {
+                self.1 = self.0.recv().unwrap_or_default();
+            }
+            let taken = self.1.len().min(buffer.len());
+            buffer[..taken].copy_from_slice(&self.1[..taken]);
+            self.1.drain(..taken);
+            Ok(taken)
+        }
+    }
+
     fn take(typed: &str) -> Result<String, Exit> {
-        read(typed, &mut &b"from input"[..]).map_err(|error| error.exit())
+        Source::of(typed).read(&mut &b"from input"[..]).map_err(|error| error.exit())
     }
 }

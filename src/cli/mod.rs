@@ -3,12 +3,14 @@
 //! Standard output carries the result and nothing else. What came from the daemon is made harmless before anybody
 //! looks at it. No verb decides how a run ended; it says what the daemon recorded.
 
+mod answer;
 mod approval;
 mod approvals;
 mod approve;
 mod attach;
 mod cancel;
 mod card;
+mod compact;
 mod config;
 mod confirm;
 mod console;
@@ -16,6 +18,7 @@ mod context;
 mod daemon;
 mod delete;
 mod doctor;
+mod duration;
 mod end;
 mod exit;
 mod form;
@@ -35,7 +38,9 @@ mod os;
 mod overview;
 mod phrase;
 mod pi;
+mod pi_files;
 mod plain;
+mod playbook;
 mod purge;
 mod queue;
 mod rename;
@@ -46,6 +51,7 @@ mod send;
 mod sessions;
 mod show;
 mod steer;
+mod step_output;
 mod store;
 mod token;
 mod view;
@@ -90,7 +96,8 @@ Examples:
   push attach @last               go on watching
   push run --headless @plan.md    for scripts: the exit code says how it went
 
-Sessions may be named by any unique beginning of their id; @last is the latest.";
+A session is called by its name, its handle, or any unique beginning of its id; @last is the latest
+of this repository or directory, @last-any the latest of all.";
 
 #[derive(Debug, clap::Args)]
 struct StyleArgs {
@@ -116,8 +123,9 @@ struct StyleArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    // There is one, and it has many flags.
+    // These have many flags.
     Run(Box<run::RunArgs>),
+    Playbook(Box<playbook::PlaybookArgs>),
     Attach(attach::AttachArgs),
     Sessions(sessions::SessionsArgs),
     Show(show::ShowArgs),
@@ -131,6 +139,7 @@ enum Verb {
     Cancel(cancel::CancelArgs),
     Wait(wait::WaitArgs),
     Rename(rename::RenameArgs),
+    Compact(compact::CompactArgs),
     End(end::EndArgs),
     Delete(delete::DeleteArgs),
     Purge(purge::PurgeArgs),
@@ -171,6 +180,7 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
     match verb {
         None => overview::run(context).await,
         Some(Verb::Run(args)) => run::run(*args, context).await,
+        Some(Verb::Playbook(args)) => playbook::run(*args, context).await,
         Some(Verb::Attach(args)) => attach::run(args, context).await,
         Some(Verb::Sessions(args)) => sessions::run(args, context).await,
         Some(Verb::Show(args)) => show::run(args, context).await,
@@ -184,6 +194,7 @@ async fn dispatch(verb: Option<Verb>, context: &mut Context) -> Result<Exit, Cli
         Some(Verb::Cancel(args)) => cancel::run(args, context).await,
         Some(Verb::Wait(args)) => wait::run(args, context).await,
         Some(Verb::Rename(args)) => rename::run(args, context).await,
+        Some(Verb::Compact(args)) => compact::run(args, context).await,
         Some(Verb::End(args)) => end::run(args, context).await,
         Some(Verb::Delete(args)) => delete::run(args, context).await,
         Some(Verb::Purge(args)) => purge::run(args, context).await,
@@ -205,18 +216,26 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
 /// Says why it ends, with the causes and what could be done.
 fn explain(error: &CliError, context: &mut Context) -> Exit {
     if !error.is_quiet() {
-        let mut words = plain::plain(&error.to_string());
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            words += &format!(": {}", plain::plain(&error.to_string()));
-            cause = error.source();
-        }
-        context.console.error(&words);
+        context.console.error(&chain(error));
         if let Some(hint) = error.hint() {
             context.console.hint(hint);
         }
     }
     error.exit()
+}
+
+/// Returns an error with its causes, each said once: some errors name their cause in their own words.
+fn chain(error: &dyn Error) -> String {
+    let mut words = plain::plain(&error.to_string());
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = plain::plain(&error.to_string());
+        if !words.ends_with(&next) {
+            words += &format!(": {next}");
+        }
+        cause = error.source();
+    }
+    words
 }
 
 impl StyleArgs {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::console::Style;
 use super::plain::plain_line;
 use crate::client::Event;
+use crate::kernel::gate::POLICY;
 
 /// Returns a text of an object; empty when there is none under that name.
 pub(super) fn field(object: &Value, name: &str) -> String {
@@ -25,12 +26,16 @@ pub(super) fn choices(payload: &Value) -> Vec<String> {
     choices.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns why something was not approved; harmless.
-pub(super) fn refused_by(by: &str) -> String {
+/// Returns why something was not approved, with the comment of whoever denied it; harmless.
+pub(super) fn refused_by(by: &str, comment: &str) -> String {
+    let comment = plain_line(comment);
     match by {
         "timeout" => "nobody answered in time".to_owned(),
         "cancel" => "the run was cancelled".to_owned(),
-        by => format!("denied by {}", plain_line(by)),
+        POLICY if comment.is_empty() => "nobody can be asked in this run".to_owned(),
+        POLICY => comment,
+        by if comment.is_empty() => format!("denied by {}", plain_line(by)),
+        by => format!("denied by {}: {comment}", plain_line(by)),
     }
 }
 

@@ -9,15 +9,18 @@ use super::context::Context;
 use super::daemon;
 use super::exit::{CliError, Exit};
 use super::holdings::{self, Holding, Kind};
-use super::phrase::size;
+use super::phrase::{count, size};
+use super::pi_files::PiFiles;
 use super::plain::plain_line;
 use crate::client::Request;
 use crate::config::paths::Paths;
+use crate::sandbox::caches;
 
-/// Remove everything that was ever stored: sessions, logs and leftovers
+/// Remove everything that was ever stored: sessions, tokens, approvals, logs and leftovers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-All sessions, the logs, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \
+All sessions, tokens, approvals that were given for always, the logs, private caches of workspaces, and damaged files that were set aside. The daemon is stopped; the next command starts a fresh one. \
+Pi session files that pushd created go too; those that were imported are listed and stay, unless --with-pi-files is given. \
 Files that are not pushd's are left where they are.
 
 Examples:
@@ -28,6 +31,9 @@ pub(crate) struct PurgeArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Also remove Pi session files that other programs created and that were imported
+    #[arg(long)]
+    with_pi_files: bool,
     /// Also while runs are active; they are cut short
     #[arg(long, short)]
     force: bool,
@@ -38,7 +44,8 @@ pub(crate) async fn run(args: PurgeArgs, context: &mut Context) -> Result<Exit, 
     let consent = Consent::read(args.yes, context)?;
     let paths = context.paths()?;
     refuse_active_runs(args.force, context).await?;
-    let question = question(&holdings::all(&paths), &paths);
+    let files = PiFiles::read(&paths.state, context);
+    let question = question(&everything(&paths), &paths, &files.question(args.with_pi_files));
     if !consent.asks(&question, context).await? {
         context.console.note("nothing was removed");
         return Ok(Exit::CANCELLED);
@@ -47,11 +54,18 @@ pub(crate) async fn run(args: PurgeArgs, context: &mut Context) -> Result<Exit, 
     refuse_active_runs(args.force, context).await?;
     daemon::stop(args.force, context).await?;
     let _lock = claim(&paths.state.join("pushd.lock"))?;
-    let mut bytes = 0_u64;
-    for holding in holdings::all(&paths) {
+    // Read again: the daemon may have written meanwhile.
+    let files = PiFiles::read(&paths.state, context);
+    let mut bytes = files.remove(args.with_pi_files, context);
+    for holding in everything(&paths) {
         match holding.kind {
-            Kind::Journal | Kind::SetAside | Kind::Log => {
+            Kind::Journal | Kind::SetAside | Kind::Token | Kind::Grant | Kind::Log => {
                 remove(&holding.path)?;
+                bytes = bytes.saturating_add(holding.bytes);
+            }
+            Kind::Cache => {
+                let removed = caches::remove(&holding.path);
+                removed.map_err(|source| cannot_remove(&holding.path, source))?;
                 bytes = bytes.saturating_add(holding.bytes);
             }
             Kind::Lock => {}
@@ -63,6 +77,7 @@ pub(crate) async fn run(args: PurgeArgs, context: &mut Context) -> Result<Exit, 
     }
     // It stays where somebody else has put something into it.
     let _ = fs::remove_dir(&paths.logs);
+    let _ = fs::remove_dir(paths.caches());
     context.console.note(&format!("removed {}", size(bytes)));
     Ok(Exit::SUCCESS)
 }
@@ -80,18 +95,30 @@ async fn refuse_active_runs(force: bool, context: &mut Context) -> Result<(), Cl
     }
 }
 
-fn question(holdings: &[Holding], paths: &Paths) -> String {
+/// What is stored, private caches included.
+fn everything(paths: &Paths) -> Vec<Holding> {
+    let mut found = holdings::all(paths);
+    found.extend(holdings::private_caches(paths));
+    found
+}
+
+fn question(holdings: &[Holding], paths: &Paths, files: &str) -> String {
     let line = |what: &str, kind, directory: &Path| {
         let (files, bytes) = holdings::sum(holdings, kind);
         let directory = plain_line(&directory.display().to_string());
-        (files > 0).then(|| format!("  {:>10}  {what} ({files} in {directory})\n", size(bytes)))
+        let files = u64::try_from(files).unwrap_or(u64::MAX);
+        (files > 0)
+            .then(|| format!("  {:>10}  {what} ({} in {directory})\n", size(bytes), count(files, "file")))
     };
     let lines = [
         line("all sessions", Kind::Journal, &paths.state),
         line("damaged journals that were set aside", Kind::SetAside, &paths.state),
+        line("tokens", Kind::Token, &paths.state),
+        line("approvals that were given for always", Kind::Grant, &paths.state),
         line("logs", Kind::Log, &paths.logs),
+        line("private caches of workspaces", Kind::Cache, &paths.caches()),
     ];
-    lines.into_iter().flatten().collect::<String>() + "remove all of it, for good? [y/n]"
+    lines.into_iter().flatten().collect::<String>() + files + "remove all of it, for good? [y/n]"
 }
 
 /// Takes the lock of the state, so that no daemon begins to use it meanwhile; none is needed where there is no state.
@@ -111,10 +138,11 @@ fn claim(path: &Path) -> Result<Option<File>, CliError> {
 
 fn remove(path: &Path) -> Result<(), CliError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            let what = plain_line(&path.display().to_string());
-            Err(CliError::File { action: "remove", what, source })
-        }
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(cannot_remove(path, source)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+fn cannot_remove(path: &Path, source: io::Error) -> CliError {
+    CliError::File { action: "remove", what: plain_line(&path.display().to_string()), source }
 }

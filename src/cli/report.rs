@@ -2,12 +2,14 @@
 //!
 //! Pure. The outcome and the exit code are the daemon's words; nothing is concluded here.
 
+mod captured;
 mod usage;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use self::captured::CapturedOutput;
 use self::usage::Usage;
 use super::exit::Exit;
 use super::phrase::field;
@@ -29,6 +31,8 @@ pub(crate) struct Report {
     began: Option<u64>,
     ended: Option<u64>,
     ending: Ending,
+    /// What the steps printed, where the run is a playbook.
+    output: Option<CapturedOutput>,
 }
 
 /// What an approval was about.
@@ -49,6 +53,8 @@ pub(crate) struct Denial {
     pub(crate) summary: String,
     /// Who said no.
     pub(crate) by: String,
+    /// Why, and what to do about it; empty where that was not said.
+    pub(crate) reason: String,
 }
 
 /// An acceptance criterion, as the message named it.
@@ -99,7 +105,13 @@ impl Report {
             began: None,
             ended: None,
             ending: Ending::Open,
+            output: None,
         }
+    }
+
+    /// Has the result hold what the steps of the playbook print.
+    pub(crate) fn with_step_output(self) -> Self {
+        Self { output: Some(CapturedOutput::new()), ..self }
     }
 
     /// Returns the session and the run.
@@ -114,6 +126,9 @@ impl Report {
 
     /// Follows one event of the run.
     pub(crate) fn follow(&mut self, event: &Event) {
+        if let Some(output) = &mut self.output {
+            output.follow(event);
+        }
         match event.kind.as_str() {
             "user_message" => self.begin(event),
             "assistant_token" => {
@@ -134,7 +149,7 @@ impl Report {
                 self.asked.insert(event.text("approvalId").to_owned(), asked);
             }
             "approval_received" if event.text("decision") == "deny" => self.deny(event),
-            "tool_result" if event.text("source") == "acceptance" => self.checked(event),
+            "tool_result" if event.is_of_check() => self.checked(event),
             "usage" => self.usage.add(event),
             "run_complete" => {
                 self.ended = Some(event.at);
@@ -206,6 +221,9 @@ impl Report {
         }
         result.insert("denials".into(), self.denials.iter().map(Denial::to_json).collect());
         result.insert("text".into(), self.said().into());
+        if let Some(output) = &self.output {
+            output.add_to(&mut result);
+        }
         Value::Object(result)
     }
 
@@ -249,7 +267,8 @@ impl Report {
     fn deny(&mut self, event: &Event) {
         let id = event.text("approvalId").to_owned();
         let Asked { kind, summary } = self.asked.get(&id).cloned().unwrap_or_default();
-        self.denials.push(Denial { id, kind, summary, by: event.text("by").to_owned() });
+        let (by, reason) = (event.text("by").to_owned(), event.text("comment").to_owned());
+        self.denials.push(Denial { id, kind, summary, by, reason });
     }
 
     fn checked(&mut self, event: &Event) {
@@ -263,7 +282,12 @@ impl Report {
 
 impl Denial {
     fn to_json(&self) -> Value {
-        json!({"approvalId": self.id, "kind": self.kind, "summary": self.summary, "by": self.by})
+        let mut denial =
+            json!({"approvalId": self.id, "kind": self.kind, "summary": self.summary, "by": self.by});
+        if !self.reason.is_empty() {
+            denial["reason"] = self.reason.as_str().into();
+        }
+        denial
     }
 }
 
@@ -287,6 +311,10 @@ mod tests {
             ("approval_required", json!({"approvalId": "a", "kind": "command", "summary": "rm"})),
             ("usage", json!({"model": "m", "inputTokens": 7, "outputTokens": 1, "costMicroUsd": 250_000})),
             ("approval_received", json!({"approvalId": "a", "decision": "deny", "by": "cli"})),
+            (
+                "approval_received",
+                json!({"approvalId": "c", "decision": "deny", "by": "policy", "comment": "why"}),
+            ),
             ("approval_received", json!({"approvalId": "b", "decision": "approve", "by": "cli"})),
         ] {
             report.follow(&event(kind, payload));
@@ -300,7 +328,8 @@ mod tests {
                 "reason": "approval", "acceptance": {"total": 1, "passed": 0, "results": []},
                 "usage": {"models": ["m"], "inputTokens": 7, "outputTokens": 1, "cacheReadTokens": 0,
                     "cacheWriteTokens": 0, "costUsd": 0.25},
-                "denials": [{"approvalId": "a", "kind": "command", "summary": "rm", "by": "cli"}],
+                "denials": [{"approvalId": "a", "kind": "command", "summary": "rm", "by": "cli"},
+                    {"approvalId": "c", "kind": "", "summary": "", "by": "policy", "reason": "why"}],
                 "text": "one\ntwo"})
         );
     }

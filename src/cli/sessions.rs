@@ -62,7 +62,7 @@ pub(crate) fn table(sessions: &Value, context: &Context) -> String {
     let items = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
     let ids = ids::column(sessions, "sessionId");
     let rows: Vec<[String; 4]> =
-        items.iter().zip(ids::short_all(&ids)).map(|(item, id)| row(item, id, now)).collect();
+        items.iter().zip(ids::handles(&ids)).map(|(item, id)| row(item, &id, now)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths = [width(0), width(1), width(2)];
     let mut lines = String::new();

@@ -36,6 +36,11 @@ fn what_is_documented_is_understood() {
         "push run x --jsonl --provider playbook --cwd /tmp --name n --approve ask",
         "push run x --session @last --yes --accept a --accept b --timeout 1.5 --idempotency-key k",
         "push run x --detach",
+        "push run x --detach --yes",
+        "push run x --no-stdin --worktree --timeout 5m",
+        "push run --worktree=topic x",
+        "push playbook plan.md --headless --json",
+        "push playbook - --approve all",
         "push sessions --json --all",
         "push show",
         "push show @last --json",
@@ -55,6 +60,8 @@ fn what_is_documented_is_understood() {
         "push cancel s",
         "push wait s --timeout 5",
         "push rename s name",
+        "push compact s",
+        "push compact s --instructions text --json",
         "push end s",
         "push delete @last",
         "push delete s1 s2 --yes --json",
@@ -73,6 +80,7 @@ fn what_is_documented_is_understood() {
         "push daemon run --announce",
         "push daemon start",
         "push daemon stop --force",
+        "push daemon stop --now",
         "push daemon stop --grace 3",
         "push daemon restart",
         "push daemon status --json",
@@ -95,7 +103,9 @@ fn what_makes_no_sense_is_bad_usage() {
         "push run x --approve maybe",
         "push run x --timeout soon",
         "push run x --timeout 0",
-        "push run x --detach --yes",
+        "push run x --detach --jsonl",
+        "push run x --worktree --session s",
+        "push run x --timeout 5y",
         "push run x --detach --report junit=r.xml",
         "push run x --report tap=r.xml",
         "push run x --session s --model m",
@@ -125,4 +135,22 @@ fn help_and_version_are_results() {
         let error = Args::try_parse_from(line.split(' ')).expect_err(line);
         assert!(!error.use_stderr(), "{line}");
     }
+}
+
+#[test]
+fn an_error_names_its_cause_once() {
+    #[derive(Debug, thiserror::Error)]
+    enum Nested {
+        #[error("cannot open x: {source}")]
+        Told { source: std::io::Error },
+        #[error("cannot start")]
+        Untold { source: Box<Nested> },
+    }
+    let io = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+    let told = Nested::Told { source: io() };
+    assert_eq!(chain(&told), "cannot open x: no such file");
+    assert_eq!(
+        chain(&Nested::Untold { source: Box::new(told) }),
+        "cannot start: cannot open x: no such file"
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nix::sys::stat::{SFlag, fstat};
 use nix::sys::termios::{FlushArg, LocalFlags, SetArg, Termios, tcflush, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,6 +38,12 @@ pub(crate) fn discard_typed() {
 /// Returns whether the terminal is ours to read from: a job in the background that tries is stopped.
 pub(crate) fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+/// Returns whether standard input is a pipe or a file, so that reading it takes nothing from a terminal or a device.
+pub(crate) fn input_is_piped() -> bool {
+    let kind = fstat(io::stdin()).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+    kind.is_ok_and(|kind| kind == SFlag::S_IFIFO || kind == SFlag::S_IFREG)
 }
 
 /// A terminal that does not show what is typed, until this is dropped.

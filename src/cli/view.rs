@@ -16,6 +16,7 @@ use super::report::Denial;
 use super::returned::readable;
 use crate::client::Event;
 use crate::kernel::event::TURN_CUT;
+use crate::kernel::gate::POLICY;
 
 /// Whose messages are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +133,11 @@ impl View {
                 self.saying &= event.text("code") != TURN_CUT;
                 self.trouble(event, Style::Attention, "warning")
             }
+            // What somebody waits for; what a run is busy with otherwise shows itself.
+            "status" if event.text("source") == "provider" => {
+                let (phase, detail) = (plain_line(event.text("phase")), plain_line(event.text("detail")));
+                self.line(Style::Faint, &format!("{phase} ({detail})"))
+            }
             "error" => {
                 self.error = event.text("message").to_owned();
                 self.trouble(event, Style::Bad, "error")
@@ -179,12 +185,31 @@ impl View {
         self.end_line() + &card(payload, "", self.palette, Extent::WHOLE)
     }
 
+    /// Returns a whole message of the assistant.
+    pub(crate) fn speech(&mut self, message: &str) -> String {
+        self.saying = false;
+        self.remember(message);
+        self.saying = false;
+        self.speak(message, Voice::Assistant) + &self.end_line()
+    }
+
+    /// Takes note of a message that is shown elsewhere, so that a summary does not repeat it.
+    pub(crate) fn remember_message(&mut self, message: &str) {
+        self.saying = false;
+        self.remember(message);
+    }
+
+    /// Takes note that the output of a tool call is shown elsewhere, so that its result does not repeat it.
+    pub(crate) fn mark_printed(&mut self, call: &str) {
+        self.calls.entry(call.to_owned()).or_default().printed = true;
+    }
+
     /// Returns the list of what was not approved.
     pub(crate) fn denials(&mut self, denials: &[Denial]) -> String {
         let mut text = String::new();
         for denial in denials {
             let (id, summary) = (plain_line(ids::short(&denial.id)), plain_line(&denial.summary));
-            let why = refused_by(&denial.by);
+            let why = refused_by(&denial.by, &denial.reason);
             text += &self.line(Style::Bad, &format!("not approved: {summary} ({id}, {why})"));
         }
         text
@@ -245,7 +270,7 @@ impl View {
             // The question says it all.
             return self.end_line();
         }
-        let check = if event.text("source") == "acceptance" {
+        let check = if event.is_of_check() {
             self.checked = true;
             let index = event.payload.get("check").and_then(Value::as_u64).unwrap_or_default();
             format!("check {}: ", index.saturating_add(1))
@@ -305,6 +330,9 @@ impl View {
     }
 
     fn returned(&self, event: &Event) -> String {
+        if event.payload.get("noOutput").and_then(Value::as_bool).unwrap_or_default() {
+            return String::new();
+        }
         let text = event.text("text");
         let fault = event.payload.get("structuredError").map(|fault| field(fault, "message"));
         if fault.is_some_and(|fault| fault.trim() == text.trim()) {
@@ -338,6 +366,7 @@ impl View {
         words += &match event.text("by") {
             "timeout" => " because nobody answered in time".to_owned(),
             "cancel" => " because the run was cancelled".to_owned(),
+            POLICY => ", as the run was begun".to_owned(),
             by => format!(" by {}", plain_line(by)),
         };
         let comment = plain_line(event.text("comment"));
@@ -377,7 +406,8 @@ impl View {
                 text += &format!(" ({reason})");
             }
             let said = plain_line(self.said.trim().lines().next().unwrap_or_default());
-            if !summary.is_empty() && summary != plain_line(&error) && summary != said {
+            // The summary of a model's run is the beginning of its last message.
+            if !summary.is_empty() && summary != plain_line(&error) && !said.starts_with(&summary) {
                 text += &format!(": {summary}");
             }
         }

@@ -168,6 +168,14 @@ fn a_control_sequence_split_over_two_pieces_is_stripped() {
 }
 
 #[test]
+fn a_model_that_is_being_loaded_is_shown_and_what_a_run_is_busy_with_is_not() {
+    let loading = json!({"source": "provider", "phase": "openai is loading the model", "detail": "m, 5 s"});
+    assert_eq!(show(&[("status", loading)]), "openai is loading the model (m, 5 s)\n");
+    let busy = json!({"source": "orchestrator", "phase": "Waiting for model..."});
+    assert_eq!(show(&[("status", busy)]), "");
+}
+
+#[test]
 fn an_unknown_event_shows_nothing() {
     assert_eq!(show(&[("of_tomorrow", json!({"text": "x"})), ("usage", json!(7))]), "");
 }
@@ -192,11 +200,12 @@ fn nothing_is_said_twice() {
     let over = json!({"outcome": "failed", "reason": "x", "summary": "no model"});
     assert_eq!(show(&[("error", error), ("run_complete", over)]), "error: no model\nfailed (x)\n");
     let mut check = call("c", "make");
-    check["source"] = "acceptance".into();
+    check["purpose"] = "acceptance".into();
     check["check"] = 1.into();
     let over = json!({"outcome": "failed", "summary": "no",
         "acceptance": {"results": [{"id": "check-2", "passed": false, "exitCode": 1}]}});
-    let mut failed = result("c", "failed", 1, 0, "");
+    let mut failed = result("c", "failed", 1, 0, "exit code 1");
+    failed["noOutput"] = true.into();
     failed["structuredError"] = json!({"type": "X", "message": "exit code 1", "retryable": false});
     assert_eq!(
         show(&[("tool_call", check), ("tool_result", failed), ("run_complete", over.clone())]),

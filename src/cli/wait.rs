@@ -7,9 +7,9 @@ use tokio::time::timeout;
 
 use super::context::Context;
 use super::exit::{CliError, Exit};
-use super::ids;
 use super::report::{Progress, Report};
 use super::view::Echo;
+use super::{duration, ids};
 use crate::client::{Access, Client, Request};
 
 /// Wait until the active run of a session is over
@@ -20,12 +20,12 @@ Without an active run it is that of the last one. 124 means that the time is ove
 
 Examples:
   push wait @last
-  push wait @last --timeout 600 || echo 'it did not work'")]
+  push wait @last --timeout 10m || echo 'it did not work'")]
 pub(crate) struct WaitArgs {
     /// The session
     session: String,
-    /// How long to wait at most
-    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    /// How long to wait at most: 90s, 5m, 2h; a bare number is seconds
+    #[arg(long, value_name = "DURATION", value_parser = duration::limit)]
     timeout: Option<Duration>,
     /// As one JSON object
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::io;
 
 use tokio::signal::windows::{CtrlBreak, CtrlC, ctrl_break, ctrl_c};
+use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType};
 use windows_sys::Win32::System::Console::{
     ENABLE_ECHO_INPUT, GetConsoleMode, GetStdHandle, STD_INPUT_HANDLE, SetConsoleMode,
 };
@@ -35,6 +36,14 @@ pub(crate) const fn discard_typed() {}
 /// Returns whether the terminal is ours to read from, as it always is.
 pub(crate) const fn is_foreground() -> bool {
     true
+}
+
+/// Returns whether standard input is a pipe or a file, so that reading it takes nothing from a console or a device.
+#[expect(unsafe_code, reason = "the kind of a handle is asked for by a system call")]
+pub(crate) fn input_is_piped() -> bool {
+    // SAFETY: the handle is the process's own, and the call takes plain values.
+    let kind = unsafe { GetFileType(GetStdHandle(STD_INPUT_HANDLE)) };
+    kind == FILE_TYPE_PIPE || kind == FILE_TYPE_DISK
 }
 
 /// A console that does not show what is typed, until this is dropped.

@@ -12,6 +12,7 @@ use super::link::{Link, Lost};
 use super::start::{Missing, Unreachable, connect_or_start};
 use super::watch::{Access, Attached, Watch};
 use crate::adapter::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
+use crate::config::limits::LINE_BYTES;
 use crate::transport::local::Address;
 
 /// What a client needs to know of its world.
@@ -51,6 +52,8 @@ pub enum Notice {
     },
     /// The connection is lost and is being sought again.
     Lost,
+    /// The daemon was stopped on purpose; its next start is waited for.
+    Stopped,
     /// The connection is back, from the last event on.
     Back,
 }
@@ -64,6 +67,16 @@ pub enum AskError {
     /// The daemon cannot be reached.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
+    /// The request does not fit into a line, so that it was not sent.
+    #[error(
+        "the message has {bytes} bytes as a request, and one line holds {limit}; put it into a file and name the file"
+    )]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
     /// The connection broke before the answer, and asking again could do it twice.
     #[error("the connection broke before {kind} was answered; it may or may not have happened")]
     Unanswered {
@@ -77,7 +90,7 @@ impl AskError {
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(fault) => Some(&fault.code),
-            Self::Unreachable(_) | Self::Unanswered { .. } => None,
+            Self::Unreachable(_) | Self::TooLong { .. } | Self::Unanswered { .. } => None,
         }
     }
 }
@@ -91,6 +104,9 @@ const ABSENT: Duration = Duration::from_secs(3);
 /// How often a request is sent again before its sender gives up.
 const REPEATS: u32 = 8;
 
+/// How many bytes the id of a request and the end of its line have.
+const ID_BYTES: usize = 31;
+
 /// A client with its connection.
 #[derive(Debug)]
 pub struct Client {
@@ -101,6 +117,8 @@ pub struct Client {
     lost_since: Option<Instant>,
     linked_at: Instant,
     version_named: bool,
+    /// Whether the daemon's pid file was there on an earlier connection; a forwarded socket has none.
+    pid_file_seen: bool,
 }
 
 impl Client {
@@ -114,6 +132,7 @@ impl Client {
             lost_since: None,
             linked_at: Instant::now(),
             version_named: false,
+            pid_file_seen: false,
         };
         match client.establish().await {
             Ok(link) => client.progress(link),
@@ -128,6 +147,10 @@ impl Client {
     ///
     /// When the connection breaks meanwhile, the question is asked again where that is safe.
     pub async fn ask(&mut self, request: Request) -> Result<Value, AskError> {
+        let bytes = request.line("").len() + ID_BYTES;
+        if bytes > LINE_BYTES {
+            return Err(AskError::TooLong { bytes, limit: LINE_BYTES });
+        }
         for _ in 0..REPEATS {
             let mut link = self.take_link().await?;
             if let Ok(outcome) = link.exchange(&request, &mut self.watch).await {
@@ -193,7 +216,7 @@ impl Client {
     fn forget(&mut self, event: &Event) -> AskError {
         self.watch.forget(&event.session);
         let message = format!("the session {} was deleted", event.session);
-        Fault { code: "SESSION_NOT_FOUND".to_owned(), message, retryable: false, detail: None }.into()
+        Fault { code: "SESSION_DELETED".to_owned(), message, retryable: false, detail: None }.into()
     }
 
     /// Waits until the daemon closes the connection; events are dropped. Giving it up half-way loses nothing.
@@ -203,11 +226,6 @@ impl Client {
                 self.link = None;
             }
         }
-    }
-
-    /// Changes what is done when there is no daemon.
-    pub fn when_missing(&mut self, missing: Missing) {
-        self.settings.missing = missing;
     }
 
     /// Returns what goes with requests that may lead to a run.
@@ -254,7 +272,8 @@ impl Client {
         }
         let told = self.lost_since.is_some();
         // A question that was given up half-way leaves no link and nothing lost.
-        let since = *self.lost_since.get_or_insert_with(Instant::now);
+        let mut since = *self.lost_since.get_or_insert_with(Instant::now);
+        let mut stopped = false;
         loop {
             sleep(self.backoff.advance(chance())).await;
             let error = match self.establish().await {
@@ -270,12 +289,21 @@ impl Client {
                 Err(NoLink::Ask(error)) => error,
                 Err(NoLink::Lost(_)) => self.silent().into(),
             };
+            if self.awaits_start() {
+                // The time for getting the connection back begins with the next start.
+                since = Instant::now();
+                if !std::mem::replace(&mut stopped, true) {
+                    (self.settings.notices)(Notice::Stopped);
+                }
+                continue;
+            }
             let patience = match &error {
                 // Nobody is there and nobody is to be started: a restart takes no longer.
                 AskError::Unreachable(Unreachable::NotRunning) => self.settings.patience.min(ABSENT),
-                AskError::Refused(_) | AskError::Unreachable(_) | AskError::Unanswered { .. } => {
-                    self.settings.patience
-                }
+                AskError::Refused(_)
+                | AskError::Unreachable(_)
+                | AskError::TooLong { .. }
+                | AskError::Unanswered { .. } => self.settings.patience,
             };
             if since.elapsed() >= patience {
                 return Err(error);
@@ -285,7 +313,9 @@ impl Client {
 
     /// Connects, greets, and attaches to what was watched.
     async fn establish(&mut self) -> Result<Link, NoLink> {
+        let leave = self.awaits_start();
         let Settings { address, missing, notices, .. } = &mut self.settings;
+        let missing = if leave { &Missing::Leave } else { &*missing };
         let stream = connect_or_start(address, missing, &mut || notices(Notice::Starting))
             .await
             .map_err(AskError::from)?;
@@ -294,6 +324,7 @@ impl Client {
         let answer = timeout(GREETING, link.exchange(&greeting, &mut self.watch)).await;
         let hello = answer.map_err(|_| AskError::from(self.silent()))??.map_err(AskError::from)?;
         self.name_version(&hello);
+        self.pid_file_seen |= self.settings.address.pid.exists();
         for (session, position) in self.watch.positions() {
             let request =
                 attach_request(&session, position.seen, position.access, &self.settings.environment);
@@ -301,6 +332,17 @@ impl Client {
             self.watch.rewind(&session, position.seen, position.access, Attached::read(&payload));
         }
         Ok(link)
+    }
+
+    /// Tells whether the next start of the daemon is waited for: sessions are watched, and it was stopped on purpose.
+    ///
+    /// A daemon that is told to stop removes its pid file; one that crashed leaves it, and is started again. Where there
+    /// never was a pid file its absence says nothing.
+    fn awaits_start(&self) -> bool {
+        self.lost_since.is_some()
+            && !self.watch.is_empty()
+            && self.pid_file_seen
+            && !self.settings.address.pid.exists()
     }
 
     fn name_version(&mut self, hello: &Value) {

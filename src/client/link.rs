@@ -63,6 +63,8 @@ impl Link {
         loop {
             match self.read().await? {
                 Incoming::Response(response) if response.request_id == id => return Ok(response.outcome),
+                // One request is under way at a time, so a refusal under another id is of a line whose id was not read.
+                Incoming::Response(response) if response.outcome.is_err() => return Ok(response.outcome),
                 Incoming::Event(event) => watch.take(*event),
                 Incoming::Response(_) | Incoming::Unknown => {}
             }

@@ -2,11 +2,11 @@
 //!
 //! It starts no process and changes nothing; what it cannot read cheaply it does not say.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+
+use crate::bounded_io;
 
 /// The repository that a directory belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +67,9 @@ fn git_directory(root: &Path) -> Option<PathBuf> {
     Some(root.join(text.trim().strip_prefix("gitdir:")?.trim()))
 }
 
-/// Reads a small file; a long one is cut.
+/// Reads a small regular file; a long one is cut, and anything else is not waited for.
 fn read(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(64 * 1024).read_to_end(&mut bytes).ok()?;
+    let (bytes, _) = bounded_io::read_prefix(path, 64 * 1024).ok()?;
     String::from_utf8(bytes).ok()
 }
 

@@ -44,6 +44,97 @@ async fn events_go_on_from_the_last_one_after_the_connection_broke_and_none_come
 }
 
 #[tokio::test]
+async fn after_a_daemon_was_stopped_on_purpose_a_client_that_watches_waits_and_starts_none() {
+    let daemon = Daemon::new();
+    let mut settings = daemon.settings();
+    let started = daemon.dir.path().join("started");
+    settings.missing = shell(&format!("touch {}; exit 1", started.display()));
+    // The time for getting a connection back is none of the time for which a stopped daemon is waited for.
+    settings.patience = std::time::Duration::ZERO;
+    let pid_file = settings.address.pid.clone();
+    std::fs::write(&pid_file, "1").unwrap();
+    let script = async {
+        let mut first = daemon.greet("0.0.1").await;
+        let attach = first.request("attach_session").await;
+        first.answer(&attach, json!({"replay": replay(1, 1)})).await;
+        first.event(1).await;
+        std::fs::remove_file(&pid_file).unwrap();
+        let away = daemon.hide();
+        drop(first);
+        while !daemon.notices().contains(&Notice::Stopped) {
+            tokio::task::yield_now().await;
+        }
+        std::fs::rename(away, &daemon.socket).unwrap();
+        let mut second = daemon.greet("0.0.1").await;
+        let attach = second.request("attach_session").await;
+        assert_eq!(attach["payload"]["lastSeenSeq"], 1);
+        second.answer(&attach, json!({"replay": replay(2, 2)})).await;
+        second.event(2).await;
+        second
+    };
+    let client = async {
+        let mut client = Client::open(settings).await.unwrap();
+        client.attach("s", 0, Access::ReadOnly).await.unwrap();
+        [client.next().await.unwrap().seq, client.next().await.unwrap().seq]
+    };
+    let (seen, _second) = within(async { tokio::join!(client, script) }).await;
+    assert_eq!(seen, [1, 2]);
+    assert_eq!(daemon.notices(), [Notice::Lost, Notice::Stopped, Notice::Back]);
+    assert!(!started.exists(), "a daemon was started");
+}
+
+#[tokio::test]
+async fn a_lost_connection_over_a_socket_that_never_had_a_pid_file_is_given_up() {
+    let daemon = Daemon::new();
+    let mut settings = daemon.settings();
+    settings.patience = std::time::Duration::ZERO;
+    let script = async {
+        let mut first = daemon.greet("0.0.1").await;
+        let attach = first.request("attach_session").await;
+        first.answer(&attach, json!({"replay": replay(1, 1)})).await;
+        daemon.hide();
+    };
+    let client = async {
+        let mut client = Client::open(settings).await.unwrap();
+        client.attach("s", 0, Access::ReadOnly).await.unwrap();
+        client.next().await.unwrap_err()
+    };
+    let (error, ()) = within(async { tokio::join!(client, script) }).await;
+    assert!(matches!(error, AskError::Unreachable(Unreachable::NotRunning)), "{error}");
+    assert_eq!(daemon.notices(), [Notice::Lost]);
+}
+
+#[tokio::test]
+async fn a_daemon_that_crashed_is_started_again_by_a_client_that_watches() {
+    let daemon = Daemon::new();
+    let mut settings = daemon.settings();
+    let away = daemon.dir.path().join("away.sock");
+    settings.missing = shell(&format!("mv {} {} && echo ready", away.display(), daemon.socket.display()));
+    // A daemon that ends in order removes it.
+    std::fs::write(&settings.address.pid, "1").unwrap();
+    let script = async {
+        let mut first = daemon.greet("0.0.1").await;
+        let attach = first.request("attach_session").await;
+        first.answer(&attach, json!({"replay": replay(1, 1)})).await;
+        daemon.hide();
+        drop(first);
+        let mut second = daemon.greet("0.0.1").await;
+        let attach = second.request("attach_session").await;
+        second.answer(&attach, json!({"replay": replay(1, 1)})).await;
+        second.event(1).await;
+        second
+    };
+    let client = async {
+        let mut client = Client::open(settings).await.unwrap();
+        client.attach("s", 0, Access::ReadOnly).await.unwrap();
+        client.next().await.unwrap().seq
+    };
+    let (seen, _second) = within(async { tokio::join!(client, script) }).await;
+    assert_eq!(seen, 1);
+    assert_eq!(daemon.notices(), [Notice::Lost, Notice::Starting, Notice::Back]);
+}
+
+#[tokio::test]
 async fn a_message_whose_answer_was_lost_is_sent_again_under_the_same_id() {
     let daemon = Daemon::new();
     let settings = daemon.settings();

@@ -92,6 +92,11 @@ impl Watch {
         self.waiting.pop_front()
     }
 
+    /// Tells whether no session is watched.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
     /// Returns how far each session was seen.
     pub(super) fn positions(&self) -> Vec<(String, Position)> {
         self.sessions.iter().map(|(session, position)| (session.clone(), *position)).collect()

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::kernel::limits::Limits as SessionLimits;
 
+/// How long a line of the native protocol may be, in bytes; clients refuse to send a longer one.
+pub const LINE_BYTES: usize = 8 * 1024 * 1024;
+
 /// The bounds of the daemon.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -100,7 +103,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             session: SessionLimits::default(),
-            line_bytes: 8 * 1024 * 1024,
+            line_bytes: LINE_BYTES,
             line_depth: 64,
             first_line: Duration::from_secs(10),
             stalled: Duration::from_secs(300),

@@ -186,6 +186,7 @@ fn bounded_rows(settings: &Settings, file: &File) -> Vec<Row> {
         row(file, "sandbox.unix_sockets", json!(sandbox.unix_sockets == Switch::On)),
         row(file, "sandbox.hide", json!(sandbox.hide)),
         row(file, "sandbox.writable", json!(sandbox.writable)),
+        row(file, "sandbox.readable", json!(sandbox.readable)),
         row(file, "sandbox.memory_mb", json!(sandbox.memory.map(|bytes| bytes / (1024 * 1024)))),
         row(file, "sandbox.processes", json!(sandbox.processes)),
     ]

@@ -1,6 +1,7 @@
 //! Where everything is: the home of the daemon, its socket, its state and its logs.
 //!
-//! Paths are worked out from the environment and nothing else; nothing is created, opened or checked on disk here.
+//! Paths are worked out from the environment and nothing else; nothing is created or opened here, and nothing is looked at on disk
+//! but whether there is a home at all.
 //! Relative ones are refused: the daemon and its clients have different working directories and must mean one place.
 
 use std::ffi::{OsStr, OsString};
@@ -56,6 +57,12 @@ pub enum PathsError {
         /// What it holds.
         path: PathBuf,
     },
+    /// The home that the system names is not there.
+    #[error("your home directory {} does not exist; create it, or set PUSH_HOME to a directory for pushd", .path.display())]
+    MissingHome {
+        /// Where it would be.
+        path: PathBuf,
+    },
     /// `PUSH_CONFIG` names no file.
     #[error("PUSH_CONFIG must name a file, not {}", .path.display())]
     NoConfigName {
@@ -99,6 +106,11 @@ impl Paths {
         self.config.parent().unwrap_or(&self.home)
     }
 
+    /// Returns the directory in which private copies of caches are kept, one for each workspace.
+    pub fn caches(&self) -> PathBuf {
+        self.home.join("cache")
+    }
+
     /// Works out the paths from the variables that `variable` looks up; an empty one counts as absent.
     ///
     /// With `PUSHD_SOCKET`, lock and pid file stand beside that socket under its own name (`x.sock` has `x.lock` and
@@ -106,6 +118,18 @@ impl Paths {
     /// pipe has no directory: its lock and pid file are in the run directory.
     pub fn from_environment(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         Self::on(SOCKETS, variable)
+    }
+
+    /// Works out the paths as [`Paths::from_environment`] does, and refuses a home that is not there: it is not ours to create.
+    pub fn in_existing_home(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        let paths = Self::from_environment(variable)?;
+        if present("PUSH_HOME", variable).is_none() {
+            let path = user_home(variable)?;
+            if !path.is_dir() {
+                return Err(PathsError::MissingHome { path });
+            }
+        }
+        Ok(paths)
     }
 
     fn on(sockets: Sockets, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {

@@ -229,6 +229,7 @@ mod tests {
         assert_eq!((tight.processes, tight.writable.len()), (Some(9), 1));
         assert!(project("[sandbox]\nwritable = ['/']\n").is_err());
         assert!(project("[sandbox]\nwritable = ['~/x']\n").is_err());
+        assert!(project("[sandbox]\nreadable = ['~/x']\n").is_err());
     }
 
     #[test]

@@ -17,11 +17,19 @@ pub struct SandboxSettings {
     pub hide: Vec<String>,
     /// Directories that they may write, beside the workspace; `~/` stands for the home.
     pub writable: Vec<String>,
-    /// How many bytes of memory each of their processes may use.
+    /// Files and directories of the home that they may read, beside what toolchains need; `~/` stands for the home.
+    pub readable: Vec<String>,
+    /// How many bytes of memory a command may use; [`DEFAULT_MEMORY`] where nothing is configured.
     pub memory: Option<u64>,
-    /// How many processes a command may have.
+    /// How many processes a command may have; [`DEFAULT_PROCESSES`] where nothing is configured.
     pub processes: Option<u64>,
 }
+
+/// How many bytes of memory a command may use where the user configured nothing.
+pub const DEFAULT_MEMORY: u64 = 8 * 1024 * 1024 * 1024;
+
+/// How many processes a command may have where the user configured nothing.
+pub const DEFAULT_PROCESSES: u64 = 1024;
 
 /// Who runs a model's commands; the order is from strict to lenient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -60,16 +68,17 @@ impl SandboxSettings {
         self.unix_sockets = self.unix_sockets.min(by.unix_sockets);
         let more: Vec<String> = by.hide.iter().filter(|path| !self.hide.contains(path)).cloned().collect();
         self.hide.extend(more);
-        self.memory = lower(self.memory, by.memory);
-        self.processes = lower(self.processes, by.processes);
+        self.memory = lower(self.memory, by.memory, DEFAULT_MEMORY);
+        self.processes = lower(self.processes, by.processes, DEFAULT_PROCESSES);
         self
     }
 }
 
-fn lower(own: Option<u64>, wanted: Option<u64>) -> Option<u64> {
-    match (own, wanted) {
-        (Some(own), Some(wanted)) => Some(own.min(wanted)),
-        (own, wanted) => own.or(wanted),
+/// Returns the lower of two limits; a user who configured none has the default, which a project cannot raise either.
+fn lower(own: Option<u64>, wanted: Option<u64>, default: u64) -> Option<u64> {
+    match wanted {
+        Some(wanted) => Some(own.unwrap_or(default).min(wanted)),
+        None => own,
     }
 }
 
@@ -93,6 +102,7 @@ mod tests {
             unix_sockets: Switch::Off,
             hide: vec!["~/a".into()],
             writable: vec!["/w".into()],
+            readable: vec!["~/notes".into()],
             memory: Some(8),
             processes: None,
         };
@@ -100,6 +110,7 @@ mod tests {
             unix_sockets: Switch::On,
             hide: vec!["~/a".into(), "~/b".into()],
             writable: vec!["/evil".into()],
+            readable: vec!["~/.ssh".into()],
             memory: Some(9),
             processes: Some(5),
             ..SandboxSettings::default()
@@ -108,8 +119,26 @@ mod tests {
         assert_eq!(tight.provider, SandboxChoice::Local);
         assert_eq!((tight.network, tight.unix_sockets), (Switch::Off, Switch::Off));
         assert_eq!(tight.hide, ["~/a", "~/b"]);
-        assert_eq!(tight.writable, ["/w"]);
+        assert_eq!((tight.writable, tight.readable), (vec!["/w".to_owned()], vec!["~/notes".to_owned()]));
         assert_eq!((tight.memory, tight.processes), (Some(8), Some(5)));
+    }
+
+    #[test]
+    fn a_project_cannot_raise_a_limit_that_the_user_left_at_its_default() {
+        let wanting = |memory, processes| SandboxSettings { memory, processes, ..SandboxSettings::default() };
+        let limits = |own: SandboxSettings, by: &SandboxSettings| {
+            let tight = own.tightened(by);
+            (tight.memory.unwrap_or(DEFAULT_MEMORY), tight.processes.unwrap_or(DEFAULT_PROCESSES))
+        };
+        let default = (DEFAULT_MEMORY, DEFAULT_PROCESSES);
+        assert_eq!(limits(wanting(None, None), &wanting(Some(u64::MAX), Some(u64::MAX))), default);
+        assert_eq!(limits(wanting(None, None), &wanting(Some(DEFAULT_MEMORY + 1), None)), default);
+        assert_eq!(limits(wanting(None, None), &wanting(Some(5), Some(6))), (5, 6));
+        assert_eq!(limits(wanting(None, None), &wanting(None, None)), default);
+        // What the user raised stays, unless the project wants less.
+        let raised = wanting(Some(2 * DEFAULT_MEMORY), Some(9_000));
+        assert_eq!(limits(raised.clone(), &wanting(None, None)), (2 * DEFAULT_MEMORY, 9_000));
+        assert_eq!(limits(raised, &wanting(Some(u64::MAX), Some(8_000))), (2 * DEFAULT_MEMORY, 8_000));
     }
 
     #[test]

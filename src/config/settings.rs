@@ -34,6 +34,8 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// Where Pi is spoken, and to whom.
     pub pi: PiSettings,
+    /// The names of secrets that sessions of clients over the network get from the login shell.
+    pub login_secrets: Vec<String>,
 }
 
 /// The provider of those who have chosen none.

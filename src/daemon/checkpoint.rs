@@ -1,7 +1,8 @@
 //! A session's state, written down.
 //!
 //! What the state holds of events is written as the lines of those events, so that one lossless codec serves the
-//! journal and its checkpoints. A checkpoint that cannot be read is no loss: the whole history makes the same state.
+//! journal and its checkpoints. A checkpoint that cannot be read is no loss while the whole history is there,
+//! which makes the same state.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,6 +48,11 @@ pub enum CheckpointError {
 pub fn encode(state: &State) -> Vec<u8> {
     // Plain data of ours: there is nothing in it that could not be written.
     serde_json::to_vec(&Written::of(state)).unwrap_or_default()
+}
+
+/// Tells whether a state can be read.
+pub fn is_readable(bytes: &[u8]) -> bool {
+    decode(bytes).is_ok()
 }
 
 /// Reads a state.
@@ -366,7 +372,7 @@ fn line(kind: EventKind) -> Option<Line> {
     let nobody = SessionId::from("");
     // A line names a run where its kind does, so one stands here as well.
     let run = Some(RunId::from(""));
-    let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, kind };
+    let event = Event { seq: Seq::ZERO, at: Now::default(), run, version: None, origin: None, kind };
     let mut bytes = Vec::new();
     encode::event_line(&nobody, &event, &mut bytes);
     let text = String::from_utf8(bytes).ok()?;

@@ -15,6 +15,7 @@ use tracing::{debug, trace};
 use super::mint;
 use super::outbox::{Out, Outbox};
 use super::pi::{self, PiPeer, Via};
+use super::request_order::Handling;
 use super::requests::Desk;
 use super::server::Server;
 use super::writing;
@@ -31,16 +32,15 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
     let (receiving, sending) = stream.into_split();
     let outbox = Outbox::new(id);
     let limits = server.hub().world().limits;
-    let permits = Arc::new(Semaphore::new(limits.requests));
-    let desk = Desk::new(Arc::clone(&server), Arc::clone(&outbox));
+    let permits = Permits::new(limits.requests);
+    let desk = Arc::new(Desk::new(Arc::clone(&server), Arc::clone(&outbox)));
     let mut lines = Lines::new(receiving, limits.line_bytes);
     let mut writer = tokio::spawn(writing::write(Arc::clone(server.hub()), sending, Arc::clone(&outbox)));
     let over = tokio::select! {
         switch = read(&server, &mut lines, &desk, &permits) => {
             // The peer has said all it will in this protocol; what it asked for is still answered.
-            let all_answered = permits.acquire_many(u32::try_from(limits.requests).unwrap_or(u32::MAX));
             tokio::select! {
-                _ = all_answered => Over::Answered(switch),
+                () = permits.all_answered() => Over::Answered(switch),
                 _ = &mut writer => Over::Unwritable,
             }
         }
@@ -66,7 +66,42 @@ pub(super) async fn serve(server: Arc<Server>, stream: local::Stream, id: Partic
             (Err(_), _) => writer.abort(),
         }
     }
+    outbox.close();
     debug!(connection = id.0, "connection closed");
+}
+
+/// What bounds the requests of a connection that are unanswered.
+///
+/// Control has permits of its own, so that it is read while as many queries wait as may.
+struct Permits {
+    ordinary: Arc<Semaphore>,
+    control: Arc<Semaphore>,
+    limit: usize,
+}
+
+/// How many cancels and decisions of one connection may be unanswered.
+const CONTROL: usize = 16;
+
+impl Permits {
+    fn new(limit: usize) -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { ordinary: semaphore(limit), control: semaphore(CONTROL), limit }
+    }
+
+    /// Waits for a permit; none is given any more when the connection ends.
+    async fn acquire(&self, handling: Handling) -> Option<OwnedSemaphorePermit> {
+        let permits = match handling {
+            Handling::Control => &self.control,
+            Handling::Quick | Handling::Slow => &self.ordinary,
+        };
+        Arc::clone(permits).acquire_owned().await.ok()
+    }
+
+    async fn all_answered(&self) {
+        let all = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        let _ = self.ordinary.acquire_many(all(self.limit)).await;
+        let _ = self.control.acquire_many(all(CONTROL)).await;
+    }
 }
 
 /// How a connection comes to its end in this protocol.
@@ -109,8 +144,8 @@ pub(super) const FAREWELL: Duration = Duration::from_millis(250);
 async fn read(
     server: &Server,
     lines: &mut Lines<impl AsyncRead + Unpin>,
-    desk: &Desk,
-    permits: &Arc<Semaphore>,
+    desk: &Arc<Desk>,
+    permits: &Permits,
 ) -> Option<Switch> {
     let limits = server.hub().world().limits;
     let mut first = true;
@@ -135,15 +170,16 @@ async fn read(
             }
         };
         first = false;
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return None };
-        match request(&line, server, limits.line_depth) {
+        let request = request(&line, server, limits.line_depth);
+        let handling = request.as_ref().map_or(Handling::Quick, |request| Handling::of(&request.ask));
+        let permit = permits.acquire(handling).await?;
+        match request {
             Ok(decode::Request { request_id, kind_name, ask: Ask::Speak(speak), .. }) => {
                 let request = request_id.unwrap_or_else(mint::request);
                 let answer = encode::response_ok(&request, &kind_name, None, &encode::speaking());
                 return Some(Switch { speak: *speak, answer });
             }
-            // Boxed: a connection that is silent holds no room for what a request needs.
-            Ok(request) => Box::pin(desk.handle(request, permit)).await,
+            Ok(request) => desk.take(request, permit).await,
             Err(malformed) => refuse(desk.outbox(), &malformed, permit),
         }
     }
@@ -152,7 +188,7 @@ async fn read(
 fn request(line: &Line, server: &Server, depth: usize) -> Result<decode::Request, Malformed> {
     let bytes = match line {
         Line::Whole(bytes) => bytes,
-        Line::TooLong { bytes } => {
+        Line::TooLong { bytes, excerpt: _ } => {
             let limit = server.hub().world().limits.line_bytes;
             return Err(Malformed::unreadable(Problem::TooLong { bytes: *bytes, limit }));
         }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::{mint, os};
+use crate::bounded_io::{self, FileError};
 use crate::kernel::time::Now;
 
 /// The remembered rules of all repositories.
@@ -83,10 +84,13 @@ impl Grants {
     /// Returns everything that is remembered, the oldest first.
     pub fn list(&self) -> Result<Vec<Grant>, GrantsError> {
         let io = |action| move |source| GrantsError::Io { action, path: self.path.clone(), source };
-        let file = match fs::File::open(&self.path) {
+        let file = match bounded_io::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(io("open")(error)),
+            Err(FileError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(FileError::Io { source, .. }) => return Err(io("open")(source)),
+            Err(error @ (FileError::NotRegular { .. } | FileError::TooLarge { .. })) => {
+                return Err(io("open")(io::Error::other(error)));
+            }
         };
         if !os::is_private(&file.metadata().map_err(io("look at"))?) {
             return Err(GrantsError::Exposed(self.path.clone()));

@@ -4,6 +4,7 @@
 //! A lane that breaks is forgotten too, and the next command brings its session back from the journal.
 
 pub mod removal;
+mod restore;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
-use super::checkpoint;
 use super::feed::Listener;
 use super::lane::{Asked, Beginning, Ended, Lane, LaneHandle};
 use super::world::World;
-use crate::adapter::push::record::{self, RecordError};
-use crate::journal::{Create, ReadError, Stored};
+use crate::adapter::push::record::RecordError;
+use crate::journal::{Create, ReadError};
 use crate::kernel::command::Phase;
-use crate::kernel::event::Event;
-use crate::kernel::id::SessionId;
-use crate::kernel::session::{Missing, Session};
+use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::session::Session;
+use restore::{Restored, restore};
+
+pub use restore::Integrity;
 
 /// Why a session could not be brought back.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,9 @@ pub enum LoadError {
 
 /// How long a session that broke rests before it is brought back unasked.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long checks of what commands have changed are waited for when the daemon ends.
+const CHECKS: Duration = Duration::from_secs(10);
 
 /// The lanes of a daemon.
 pub struct Hub {
@@ -91,8 +96,12 @@ impl Hub {
             return Err(LoadError::Closing);
         }
         // A lane that broke is still listed, with those who listened to it.
-        let listeners = self.lock().get(id).map(LaneHandle::listeners).unwrap_or_default();
-        self.load(id, listeners).await
+        let listed = self.lock().get(id).map(LaneHandle::listeners);
+        if listed.is_some() {
+            // It may have left a batch with the journal, which belongs to what is read here.
+            self.world.journal.barrier(id.clone()).await;
+        }
+        self.load(id, listed.unwrap_or_default()).await
     }
 
     /// Brings a session back from the journal, with who listens to it; the caller has its turn to load.
@@ -106,10 +115,9 @@ impl Hub {
             return Ok(None);
         };
         let token_hash = stored.token_hash;
-        let session =
-            self.restore(stored).map_err(|source| LoadError::Record { session: id.clone(), source })?;
-        info!(session = %id, seq = %session.state().last_seq, "session loaded");
-        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners })))
+        let Restored { session, integrity } = restore(&self.world, id, stored).await?;
+        info!(session = %id, seq = %session.state().last_seq, ?integrity, "session loaded");
+        Ok(Some(self.start(id, session, Beginning::Restored { token_hash, listeners, integrity })))
     }
 
     /// Starts the lane of a new session.
@@ -118,16 +126,15 @@ impl Hub {
     }
 
     /// Brings back every session whose run was unfinished when the daemon last ended.
-    pub async fn recover(self: &Arc<Self>) {
-        let active = match self.world.journal.active().await {
-            Ok(active) => active,
-            Err(error) => return error!(%error, "cannot tell which runs are unfinished"),
-        };
-        for id in active {
+    ///
+    /// One that is in memory already costs nothing, so that whoever needs all of them may ask for this at any time.
+    pub async fn recover(self: &Arc<Self>) -> Result<(), ReadError> {
+        for id in self.world.journal.active().await? {
             if let Err(error) = self.lane(&id).await {
                 error!(session = %id, %error, "an unfinished run could not be brought back");
             }
         }
+        Ok(())
     }
 
     /// Brings a command that reached a closing lane to the session's next life.
@@ -139,6 +146,23 @@ impl Hub {
                 let _ = lane.ask(asked);
             }
         });
+    }
+
+    /// Tells a session in memory that a connection is gone.
+    pub fn gone(&self, id: &SessionId, who: ParticipantId) {
+        if let Some(lane) = self.lock().get(id) {
+            lane.gone(who);
+        }
+    }
+
+    /// Tells whether a session is in memory and takes commands.
+    pub fn is_loaded(&self, id: &SessionId) -> bool {
+        self.resident(id).is_some()
+    }
+
+    /// Tells whether a session is in memory, or about to come back to it.
+    pub fn holds(&self, id: &SessionId) -> bool {
+        self.lock().contains_key(id)
     }
 
     /// Returns all lanes.
@@ -172,14 +196,18 @@ impl Hub {
         self.world.draining.has_begun()
     }
 
-    /// Waits until every lane has ended; the word to close was given before.
+    /// Waits until every lane has ended and what commands have changed was checked; the word to close was given before.
     pub async fn all_ended(&self) {
         loop {
             let ended = self.ended.notified();
             if self.running.load(Ordering::Acquire) == 0 {
-                return;
+                break;
             }
             ended.await;
+        }
+        // What a command has changed in a git directory is undone after its processes have ended.
+        if let Err(pending) = self.world.sandboxes.local().pending_checks().finished(CHECKS).await {
+            warn!(pending, "git directories that commands may have changed were not compared in time");
         }
     }
 
@@ -201,6 +229,8 @@ impl Hub {
                 Ended::Broken
             });
             if ended == Ended::Broken {
+                // It is listed until the journal has done with what it left.
+                hub.world.journal.barrier(id.clone()).await;
                 // Boxed, as every session in memory holds this future.
                 Box::pin(hub.bring_back(&id)).await;
             }
@@ -235,23 +265,6 @@ impl Hub {
         drop(lanes);
         self.running.fetch_sub(1, Ordering::AcqRel);
         self.ended.notify_waiters();
-    }
-
-    fn restore(&self, stored: Stored) -> Result<Session, RecordError> {
-        let missing = Missing { floor: stored.floor, holes: stored.holes };
-        // A checkpoint of another version is as good as none: the whole history makes the same state.
-        let checkpoint = stored.checkpoint.and_then(|kept| checkpoint::decode(&kept.bytes).ok());
-        let from = checkpoint.unwrap_or_default();
-        let mut tail = Vec::new();
-        for block in &stored.tail {
-            for line in block.bytes.split_inclusive(|byte| *byte == b'\n') {
-                let event: Event = record::decode_event(line)?;
-                if event.seq > from.last_seq {
-                    tail.push(event);
-                }
-            }
-        }
-        Ok(Session::restore(self.world.limits.session, from, &tail, stored.reserved, missing))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, LaneHandle>> {

@@ -15,15 +15,18 @@ use super::connection;
 use super::environments::Environments;
 use super::grants::Grants;
 use super::hub::Hub;
+use super::login::LoginEnvironment;
 use super::models::House;
 use super::os;
 use super::retention;
 use super::server::Server;
+use super::session_files::{self, SessionFiles};
 use super::tending;
-use super::walls::{self, Sandboxes};
+use super::walls::Sandboxes;
 use super::web::{Web, WebError};
 use super::world::{Closing, DELETIONS, RunsOver, World};
 use crate::adapter::push::encode;
+use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
 use crate::config::paths::Paths;
 use crate::config::pi::PiSettings;
@@ -36,7 +39,7 @@ use crate::kernel::time::Now;
 use crate::provider::Provider;
 use crate::provider::limits::Limits as ModelLimits;
 use crate::provider::playbook::Playbook;
-use crate::sandbox::{self, Local, Origin};
+use crate::sandbox::{Local, Origin};
 use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
 
 /// What a daemon is told at its start.
@@ -46,6 +49,10 @@ pub struct Config {
     pub paths: Paths,
     /// Every bound.
     pub limits: Limits,
+    /// The homes of the owner, which are hidden from commands of models.
+    pub homes: Vec<PathBuf>,
+    /// Directories of toolchains that the daemon's own environment names.
+    pub toolchains: Vec<PathBuf>,
     /// Where Pi is spoken, and to whom; none where it is not.
     pub pi: Option<PiSettings>,
 }
@@ -79,6 +86,10 @@ const OWN: u64 = 32;
 
 /// How many no crowd of clients can take from steps.
 const SPARE: u64 = 256;
+
+/// How many threads may wait for files whose paths clients and repositories chose, and how long somebody waits for one.
+const FILE_SLOTS: usize = 64;
+const FILE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a daemon could not run.
 #[derive(Debug, thiserror::Error)]
@@ -132,24 +143,28 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
         config.limits.connections = config.limits.connections.min(descriptors.connections());
     }
     let local = Local::this_program().map_err(io_error("find", Path::new("this program")))?;
+    let local = local.adopting_orphans().with_descriptors(descriptors.map(|descriptors| descriptors.before));
+    let files = FileTasks::new(FILE_SLOTS, FILE_DEADLINE);
     let world = Arc::new(World {
         limits: config.limits,
         clock: Clock::start(),
         journal: journal.clone(),
         providers: providers(),
-        house: House::new(&config.paths, model_limits(&config.limits)),
+        house: House::new(&config.paths, model_limits(&config.limits), files.clone()),
+        files,
         grants: Arc::new(Grants::new(&config.paths.state)),
+        session_files: SessionFiles::new(&session_files::home(), &config.paths.state),
         environments: Environments::default(),
-        sandboxes: Sandboxes::new(
-            local.with_descriptors(descriptors.map(|descriptors| descriptors.before)),
-            &config.paths,
-        ),
+        login: LoginEnvironment::new(&config.paths.home),
+        sandboxes: Sandboxes::new(local, &config.paths, config.homes.clone())
+            .with_toolchains(config.toolchains.clone()),
         draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),
         settled: Notify::new(),
         runs_over: RunsOver::new(),
         deleted: broadcast::Sender::new(DELETIONS),
+        session_changes: broadcast::Sender::new(DELETIONS),
     });
     let hub = Hub::new(world);
     let server = Server::new(Arc::clone(&hub), &config.paths.socket);
@@ -160,13 +175,9 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
     ready();
     let recovering = Arc::clone(&hub);
-    tokio::spawn(async move {
-        recovering.recover().await;
-        tending::find_shortened(&recovering.world().journal).await;
-    });
+    tokio::spawn(async move { tending::recover(&recovering).await });
     tokio::spawn(retention::run(Arc::clone(&hub)));
-    let left = walls::scratch(&config.paths);
-    tokio::task::spawn_blocking(move || sandbox::sweep(&left));
+    remove_leftovers(&hub);
     serve(&server, &listener, signals).await;
     hub.world().closing.begin();
     hub.all_ended().await;
@@ -178,8 +189,14 @@ pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunErro
     Ok(())
 }
 
+/// Removes what runs of an earlier life have left, while others go on.
+fn remove_leftovers(hub: &Hub) {
+    let local = hub.world().sandboxes.local().clone();
+    tokio::task::spawn_blocking(move || local.remove_leftovers());
+}
+
 /// Spells lost events as the event that stands for them.
-fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     let cause = match loss.cause {
         Cause::Damage => LossCause::Damage,
         Cause::Power => LossCause::Power,
@@ -187,7 +204,11 @@ fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
     };
     let kind = EventKind::Lost { after: loss.after, cause };
     let mut line = Vec::new();
-    encode::event_line(session, &Event { seq: loss.until, at, run: None, version: None, kind }, &mut line);
+    encode::event_line(
+        session,
+        &Event { seq: loss.until, at, run: None, version: None, origin: None, kind },
+        &mut line,
+    );
     line
 }
 
@@ -234,10 +255,11 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
             biased;
             () = &mut stopped => return,
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) if is_of_a_tool(server, &stream, peer) => {
-                    warn!(pid = peer.pid, "a connection of a model's command was refused");
-                }
                 Ok((stream, peer)) => {
+                    if let Some(refusal) = refusal(server, &stream, peer) {
+                        warn!(pid = peer.pid, "{refusal}");
+                        continue;
+                    }
                     let id = server.participant();
                     admit(server, stream, id);
                     debug!(connection = id.0, pid = peer.pid, "connection");
@@ -259,13 +281,15 @@ async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Rec
     }
 }
 
-/// Tells whether a command that a model chose connects; whoever cannot be told from one counts as one.
-fn is_of_a_tool(server: &Server, stream: &Stream, peer: Peer) -> bool {
-    let lineage = server.hub().world().sandboxes.lineage();
-    match lineage.origin(peer.pid) {
-        Origin::Tool | Origin::Unknown => true,
+/// Says why a connection is refused: a command that a model chose opened it, or nobody can say who did.
+fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str> {
+    match server.hub().world().sandboxes.lineage().origin(peer.pid) {
+        Origin::Tool => Some("a connection of a model's command was refused"),
         // The one that connected may have ended, and another may have its id.
-        Origin::Elsewhere => !lineage.is_empty() && stream.peer_is_gone(),
+        Origin::Elsewhere if !stream.peer_is_gone() => None,
+        Origin::Elsewhere | Origin::Unknown => {
+            Some("a connection was refused: the process that opened it has ended or cannot be seen from here")
+        }
     }
 }
 
@@ -285,19 +309,24 @@ fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
 }
 
 /// Waits until somebody wants the daemon to stop and the running work is over, or its grace is.
+///
+/// Whoever has asked may ask again, with another grace from then on.
 async fn stopped(server: &Arc<Server>, signals: &mut mpsc::Receiver<Signal>) {
-    let grace = tokio::select! {
-        grace = server.asked_to_stop() => grace,
-        _ = signals.recv() => {
-            server.drain(None);
-            server.hub().world().limits.grace
-        }
-    };
-    info!(?grace, working = server.hub().working(), "daemon drains");
+    let mut requests = server.stop_requests();
     tokio::select! {
-        () = server.hub().work_over() => {}
-        () = tokio::time::sleep(grace) => warn!("the grace is over; what still runs is ended"),
-        _ = signals.recv() => warn!("told twice to stop"),
+        _ = requests.wait_for(Option::is_some) => {}
+        _ = signals.recv() => server.drain(None),
+    }
+    loop {
+        let grace = requests.borrow_and_update().unwrap_or_default();
+        info!(?grace, working = server.hub().working(), "daemon drains");
+        tokio::select! {
+            biased;
+            () = server.hub().work_over() => return,
+            Ok(()) = requests.changed() => {}
+            () = tokio::time::sleep(grace) => return warn!("the grace is over; what still runs is ended"),
+            _ = signals.recv() => return warn!("told twice to stop"),
+        }
     }
 }
 

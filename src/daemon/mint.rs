@@ -6,9 +6,10 @@ use ulid::Ulid;
 use crate::kernel::id::{CallId, Fingerprint, GateId, MessageId, RunId, SessionId};
 use crate::token;
 
-/// Mints the name of a session.
+/// Mints the name of a session, in the only form that existing clients accept: `sess_[a-z0-9]+_[a-f0-9]{6}`.
 pub fn session() -> SessionId {
-    SessionId::new(prefixed("sess_"))
+    let name = Ulid::generate().to_string().to_ascii_lowercase();
+    SessionId::new(format!("sess_{name}_{:06x}", Ulid::generate().random() & 0xff_ffff))
 }
 
 /// Mints the name of a run.
@@ -70,6 +71,19 @@ fn prefixed(prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_session_has_the_form_that_existing_clients_accept() {
+        let first = session();
+        let parts: Vec<_> = first.as_str().split('_').collect();
+        let ["sess", name, digits] = parts[..] else { panic!("{first}") };
+        assert!(
+            name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        );
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        assert!(digits.len() == 6 && digits.bytes().all(is_hex), "{first}");
+        assert_ne!(first, session());
+    }
 
     #[test]
     fn parts_of_a_fingerprint_do_not_run_together() {

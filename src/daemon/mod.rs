@@ -9,25 +9,41 @@ pub mod clock;
 mod connection;
 mod environments;
 mod feed;
+mod fingerprints;
 pub mod grants;
 mod guesses;
 pub mod hub;
 pub mod lane;
 pub mod life;
+pub mod login;
 pub mod mint;
 pub mod models;
 pub mod outbox;
 #[cfg(test)]
 mod panic_tests;
 pub mod pi;
+#[cfg(test)]
+mod push_client_tests;
 mod reading;
+mod request_order;
+#[cfg(test)]
+mod request_tests;
 mod requests;
+#[cfg(test)]
+mod restore_tests;
 mod retention;
 pub mod server;
+pub mod session_files;
 mod start;
+#[cfg(test)]
+mod storage_tests;
+mod subscriptions;
 mod tending;
+#[cfg(test)]
+mod test_daemon;
 pub mod walls;
 pub mod web;
+mod workspace;
 pub mod world;
 mod writing;
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bounded_io::{FileTasks, NoAnswer};
 use crate::config::file::ConfigError;
 use crate::config::paths::Paths;
 use crate::config::project;
@@ -27,6 +28,8 @@ pub struct House {
     home: PathBuf,
     keys: Keys,
     limits: Limits,
+    /// Where a project's files are read.
+    files: FileTasks,
     current: Mutex<Option<Configured>>,
 }
 
@@ -68,10 +71,11 @@ type Configured = (BTreeMap<String, ProviderSettings>, Arc<Models>);
 
 impl House {
     /// Knows where the configuration and the keys are; nothing is read yet.
-    pub fn new(paths: &Paths, limits: Limits) -> Self {
+    pub fn new(paths: &Paths, limits: Limits, files: FileTasks) -> Self {
         let home = paths.home.parent().map_or_else(|| paths.home.clone(), Path::to_path_buf);
         let keys = Keys::new(paths.keys().to_owned(), Keyring::default());
-        Self { watched: Watched::new(paths.config.clone()), home, keys, limits, current: Mutex::new(None) }
+        let watched = Watched::new(paths.config.clone());
+        Self { watched, home, keys, limits, files, current: Mutex::new(None) }
     }
 
     /// Returns what the owner has configured.
@@ -80,10 +84,14 @@ impl House {
     }
 
     /// Returns what holds in a workspace: its project's own files may make it stricter.
-    pub fn rules_in(&self, place: &Path) -> Result<Rules, ConfigError> {
+    pub async fn rules_in(&self, place: &Path) -> Result<Rules, ConfigError> {
         let own = (*self.watched.current()?).clone();
         let own = Settings { limits: own.limits.with_usual(), ..own };
-        let projects = project::around(place, &self.home)?;
+        let (from, home) = (place.to_owned(), self.home.clone());
+        let projects = self.files.run_in(place, move || project::around(&from, &home)).await;
+        let no_answer =
+            |why: NoAnswer| ConfigError::NoAnswer { path: place.to_owned(), why: why.to_string() };
+        let projects = projects.map_err(no_answer)??;
         let tightened = |settings| {
             projects.iter().fold(settings, |settings, each| project::tighten(settings, each.tightening()))
         };
@@ -120,6 +128,8 @@ impl House {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -141,19 +151,19 @@ mod tests {
         assert_eq!(bound.budget(&less), less);
     }
 
-    #[test]
-    fn a_project_raises_no_limit_that_nobody_has_set() {
+    #[tokio::test]
+    async fn a_project_raises_no_limit_that_nobody_has_set() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("work");
         std::fs::create_dir_all(place.join(".push")).unwrap();
         let home = |name: &str| (name == "HOME").then(|| folder.path().as_os_str().to_owned());
         let paths = Paths::from_environment(&home).unwrap();
-        let house = House::new(&paths, Limits::default());
+        let house = House::new(&paths, Limits::default(), FileTasks::new(1, Duration::from_secs(60)));
         for (written, turns) in
             [("", 200), ("[limits]\nmax_turns = 900\n", 200), ("[limits]\nmax_turns = 9\n", 9)]
         {
             std::fs::write(place.join(".push/config.toml"), written).unwrap();
-            let budget = house.rules_in(&place).unwrap().budget(&Budget::default());
+            let budget = house.rules_in(&place).await.unwrap().budget(&Budget::default());
             assert_eq!(budget.turns, Some(turns), "{written}");
         }
     }

@@ -30,6 +30,15 @@ pub enum Out {
         /// The last position not to be sent.
         after: Seq,
     },
+    /// Write a line after the events up to a position, and before those that follow.
+    After {
+        /// Of which session the events are.
+        session: SessionId,
+        /// The last event before it.
+        after: Seq,
+        /// The line, with its line feed.
+        line: Bytes,
+    },
     /// Go on at the same place in the next life of a session that broke.
     Follow(Arc<Feed>),
     /// Feed the connection no longer.

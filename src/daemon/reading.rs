@@ -8,6 +8,7 @@ use super::grants::GrantsError;
 use super::lane::{Asked, Respond};
 use super::outbox::Outbox;
 use super::server::Server;
+use crate::adapter::push::decode::ListSessions;
 use crate::adapter::push::encode::{self, GrantRow, MessagePage, Payload, PendingApproval};
 use crate::adapter::push::error::{Code, ErrorBody};
 use crate::adapter::push::record::{self, Transcript};
@@ -17,16 +18,23 @@ use crate::kernel::id::{Json, Seq, SessionId};
 use crate::kernel::time::Now;
 
 /// Lists sessions, the newest first.
-pub(super) async fn sessions(
-    server: &Server,
-    limit: u32,
-    cursor: Option<String>,
-    prefix: Option<String>,
-) -> Result<Payload, ErrorBody> {
-    let after = cursor.as_deref().map(parse_cursor).transpose()?;
+pub(super) async fn sessions(server: &Server, asked: ListSessions) -> Result<Payload, ErrorBody> {
+    let ListSessions { limit, cursor, prefix, include_ended } = asked;
+    let mut after = cursor.as_deref().map(parse_cursor).transpose()?;
     let limit = limit as usize;
-    let query = ListQuery { limit: limit.saturating_add(1), after, prefix };
-    let mut found = server.hub().world().journal.list(query).await.map_err(unreadable)?;
+    let mut found = Vec::new();
+    // What is left out is made up for by further pages.
+    while found.len() <= limit {
+        let query = ListQuery { limit: rows_per_query(limit, include_ended), after, prefix: prefix.clone() };
+        let wanted = query.limit;
+        let page = server.hub().world().journal.list(query).await.map_err(unreadable)?;
+        let is_last = page.len() < wanted;
+        after = page.last().map(|last| (last.updated_at, last.session.clone()));
+        found.extend(page.into_iter().filter(|meta| include_ended || !encode::has_ended(&meta.summary)));
+        if is_last {
+            break;
+        }
+    }
     let more = found.len() > limit;
     found.truncate(limit);
     let cursor = found.last().filter(|_| more).map(|last| format!("{}:{}", last.updated_at.0, last.session));
@@ -34,9 +42,19 @@ pub(super) async fn sessions(
     Ok(encode::sessions(&rows, cursor.as_deref()))
 }
 
+/// Returns how many rows one query reads: one more than wanted, and where ended sessions are left out no small number, so
+/// that a journal of mostly ended sessions is not read a row or two at a time.
+fn rows_per_query(limit: usize, include_ended: bool) -> usize {
+    let wanted = limit.saturating_add(1);
+    if include_ended { wanted } else { wanted.max(MIN_FILTERED_ROWS) }
+}
+
+/// How many rows a query reads at least when ended sessions are left out.
+const MIN_FILTERED_ROWS: usize = 256;
+
 /// Lists the approvals that wait, in one session or in all.
 ///
-/// A run that waits keeps its session in memory, so only lanes are asked.
+/// A run that waits keeps its session in memory, so only lanes are asked; after a restart they are brought back first.
 pub(super) async fn approvals(
     server: &Server,
     caller: &Caller,
@@ -45,7 +63,10 @@ pub(super) async fn approvals(
 ) -> Result<Payload, ErrorBody> {
     let lanes = match session {
         Some(session) => vec![server.lane(&session).await?],
-        None => server.hub().lanes(),
+        None => {
+            server.hub().recover().await.map_err(unreadable)?;
+            server.hub().lanes()
+        }
     };
     let mut pending = Vec::new();
     for lane in lanes.into_iter().filter(|lane| lane.phase() == Phase::Waiting) {
@@ -166,4 +187,16 @@ fn parse_cursor(cursor: &str) -> Result<(Now, SessionId), ErrorBody> {
 
 fn unreadable(error: ReadError) -> ErrorBody {
     ErrorBody::passing(Code::InternalError, format!("the journal cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_list_without_ended_sessions_is_read_in_large_pages() {
+        assert_eq!([1, 255, 256, 1000].map(|limit| rows_per_query(limit, false)), [256, 256, 257, 1001]);
+        assert_eq!([1, 255, 256].map(|limit| rows_per_query(limit, true)), [2, 256, 257]);
+        assert_eq!(rows_per_query(usize::MAX, false), usize::MAX);
+    }
 }

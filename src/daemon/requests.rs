@@ -1,23 +1,25 @@
 //! The desk of one connection: what each request asks for is done here, or handed to its session.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
-use super::lane::{Asked, LaneHandle, LaneOver, Respond, Trouble};
+use super::fingerprints;
+use super::lane::{Asked, LaneHandle, LaneOver, Respond, Told, Trouble};
 use super::mint;
 use super::outbox::{Out, Outbox};
 use super::reading;
-use super::server::{Chosen, Server};
-use super::tending;
-use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession};
+use super::request_order::RequestQueue;
+use super::server::Server;
+use super::subscriptions::Subscriptions;
+use super::tending::{self, Deletion};
+use crate::adapter::push::decode::{Ask, Environment, Request, SessionAsk, StartSession, Summary};
 use crate::adapter::push::encode::{self, Metrics, Payload};
 use crate::adapter::push::error::{self, Code, ErrorBody};
-use crate::config::settings::rule::Rule;
+use crate::config::settings::rule::{Rule, RuleError};
 use crate::kernel::command::{Answer, Caller, Command, Decide, Prompt, Repetition, Rights, Steer};
-use crate::kernel::event::{Criterion, Image};
-use crate::kernel::id::{Fingerprint, MessageId, SessionId};
+use crate::kernel::gate::is_approval_policy;
+use crate::kernel::id::{MessageId, SessionId};
 
 /// The source of everybody who comes through the local socket, as verdicts name it.
 const SOURCE: &str = "cli";
@@ -27,8 +29,10 @@ pub(super) struct Desk {
     server: Arc<Server>,
     outbox: Arc<Outbox>,
     caller: Caller,
-    /// The lanes that may feed this connection.
-    joined: Mutex<BTreeMap<SessionId, LaneHandle>>,
+    /// The sessions that may feed this connection.
+    joined: Arc<Mutex<Subscriptions>>,
+    /// The requests that wait for their turn.
+    waiting: Mutex<RequestQueue>,
 }
 
 /// A request on its way to an answer; one that is dropped on its way is answered, too.
@@ -78,31 +82,47 @@ impl Desk {
     pub(super) fn new(server: Arc<Server>, outbox: Arc<Outbox>) -> Self {
         // Whoever reaches the local socket is its owner.
         let caller = Caller { id: outbox.id(), source: SOURCE.to_owned(), rights: Rights::ALL };
-        Self { server, outbox, caller, joined: Mutex::default() }
+        Self { server, outbox, caller, joined: Arc::default(), waiting: Mutex::default() }
     }
 
     pub(super) const fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
     }
 
+    pub(super) const fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    pub(super) const fn waiting(&self) -> &Mutex<RequestQueue> {
+        &self.waiting
+    }
+
+    /// Answers a request that is not handled any more.
+    pub(super) fn interrupt(&self, request: Request, permit: OwnedSemaphorePermit) {
+        // Dropped, it is answered.
+        drop(self.ticketed(request.request_id, request.kind_name, request.session, permit));
+    }
+
+    fn ticketed(
+        &self,
+        request: Option<String>,
+        kind: String,
+        session: Option<SessionId>,
+        permit: OwnedSemaphorePermit,
+    ) -> Ticketed {
+        let request = request.unwrap_or_else(mint::request);
+        Ticketed { request, kind, session, permit: Some(permit), outbox: Arc::clone(&self.outbox) }
+    }
+
     /// Answers a request, or sees to it that its session does.
     pub(super) async fn handle(&self, request: Request, permit: OwnedSemaphorePermit) {
         let Request { request_id, kind_name, session, ask } = request;
-        let request = request_id.unwrap_or_else(mint::request);
-        let ticketed = Ticketed {
-            request,
-            kind: kind_name,
-            session,
-            permit: Some(permit),
-            outbox: Arc::clone(&self.outbox),
-        };
+        let ticketed = self.ticketed(request_id, kind_name, session, permit);
         match ask {
             Ask::Hello { .. } => ticketed.ok(&encode::hello(env!("CARGO_PKG_VERSION"))),
             Ask::Ping => ticketed.ok(&encode::pong(self.server.hub().world().clock.now())),
             Ask::StartSession(start) => self.start(*start, ticketed).await,
-            Ask::ListSessions { limit, cursor, prefix } => {
-                ticketed.answer(reading::sessions(&self.server, limit, cursor, prefix).await);
-            }
+            Ask::ListSessions(query) => ticketed.answer(reading::sessions(&self.server, query).await),
             Ask::ListApprovals { session } => {
                 ticketed.answer(reading::approvals(&self.server, &self.caller, &self.outbox, session).await);
             }
@@ -117,6 +137,7 @@ impl Desk {
                 let metrics = |walls| Metrics { sandbox: Some(walls), ..self.server.metrics() };
                 ticketed.answer(walls.map(|walls| encode::metrics(&metrics(walls))));
             }
+            Ask::Reload => self.reload(ticketed),
             // That is for the connection itself to do, which never hands it on.
             Ask::Speak(_) => ticketed.refuse(&trouble(&Trouble::Interrupted)),
             Ask::CheckJournal { full } => self.check_journal(full, ticketed),
@@ -128,8 +149,8 @@ impl Desk {
         }
     }
 
-    fn joined(&self) -> MutexGuard<'_, BTreeMap<SessionId, LaneHandle>> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    fn joined(&self) -> MutexGuard<'_, Subscriptions> {
+        lock(&self.joined)
     }
 
     async fn start(&self, start: StartSession, mut ticketed: Ticketed) {
@@ -145,7 +166,7 @@ impl Desk {
                 ticketed.session = Some(started.id.clone());
                 let environment = start.environment.clone();
                 let command = match started.repetition {
-                    Repetition::First => Command::Open(Box::new(opening(start, started.choice))),
+                    Repetition::First => Command::Open(Box::new(started.choice.opening(start))),
                     Repetition::Again => Command::Describe,
                 };
                 let context = Context::Started { token: started.token, _turn: started.turn };
@@ -155,8 +176,9 @@ impl Desk {
     }
 
     async fn session(&self, id: SessionId, ask: SessionAsk, ticketed: Ticketed) {
-        if let SessionAsk::Delete { dry_run } = ask {
-            return self.delete(id, dry_run, ticketed);
+        if let SessionAsk::Delete { dry_run, with_pi_files } = ask {
+            let deletion = Deletion { dry_run, with_pi_files };
+            return self.delete(id, deletion, ticketed);
         }
         if let SessionAsk::Messages { after, limit } = ask {
             return ticketed.answer(reading::messages(&self.server, &id, after, limit).await);
@@ -176,7 +198,7 @@ impl Desk {
             return ticketed.refuse(&body);
         }
         if let SessionAsk::Prompt(prompt) | SessionAsk::Queue(prompt) = &ask
-            && let Some(problem) = prompt.rules.iter().find_map(|rule| rule.parse::<Rule>().err())
+            && let Some(problem) = wrong_rule(&prompt.rules)
         {
             let message = format!("payload.rules: {problem}");
             return ticketed.refuse(&ErrorBody::lasting(Code::InvalidRequest, message));
@@ -186,9 +208,18 @@ impl Desk {
     }
 
     /// Deletes a session; what the connection asks for meanwhile does not wait for the last byte.
-    fn delete(&self, id: SessionId, dry_run: bool, ticketed: Ticketed) {
+    fn delete(&self, id: SessionId, deletion: Deletion, ticketed: Ticketed) {
         let (server, by) = (Arc::clone(&self.server), self.caller.source.clone());
-        tokio::spawn(async move { ticketed.answer(tending::delete(&server, &id, &by, dry_run).await) });
+        tokio::spawn(async move { ticketed.answer(tending::delete(&server, &id, &by, deletion).await) });
+    }
+
+    /// Captures the environment of the login shell anew; what the connection asks for meanwhile does not wait for the shell.
+    fn reload(&self, ticketed: Ticketed) {
+        let server = Arc::clone(&self.server);
+        tokio::spawn(async move {
+            let environment = server.hub().world().reload_login_environment().await;
+            ticketed.ok(&encode::reloaded(environment.variables().len(), environment.warning()));
+        });
     }
 
     /// Looks over the journal, as long as somebody waits for the answer.
@@ -209,7 +240,15 @@ impl Desk {
         ticketed: Ticketed,
     ) {
         let session = ticketed.session.clone();
+        let leaves = matches!(command, Command::Detach);
+        let left = session.clone().filter(|_| leaves).map(|session| {
+            let as_of = self.joined().current(&session);
+            (Arc::clone(&self.joined), session, as_of)
+        });
         let respond = Respond::new(move |told| {
+            if let (Some((joined, session, as_of)), Ok(Told { reply: Ok(_), .. })) = (left, &told) {
+                lock(&joined).remove(&session, as_of);
+            }
             let session = ticketed.session.clone();
             match (told.map(|told| told.reply), session) {
                 (Ok(Ok(answer)), Some(session)) => ticketed.ok(&payload(&session, &answer, &context)),
@@ -218,14 +257,17 @@ impl Desk {
                 (Err(failed), _) => ticketed.refuse(&trouble(&failed)),
             }
         });
-        let joins = matches!(command, Command::Open(_) | Command::Prompt(_) | Command::Attach { .. });
+        let joins = matches!(
+            command,
+            Command::Open(_) | Command::Prompt(_) | Command::Attach { .. } | Command::Resume { .. }
+        );
         let (caller, outbox) = (self.caller.clone(), Arc::clone(&self.outbox));
         let mut asked = Box::new(Asked { caller, command, if_version: None, respond, outbox, environment });
         let mut lane = lane;
         for _ in 0..REVIVALS {
             let Ok(open) = &lane else { break };
             if joins {
-                self.joined().insert(open.id().clone(), open.clone());
+                self.joined().add(open.id(), |session| self.server.hub().holds(session));
             }
             match (open.ask(asked), &session) {
                 (Err(LaneOver(back)), Some(session)) => {
@@ -242,10 +284,14 @@ impl Drop for Desk {
     /// Tells every session that feeds the connection that it is gone, also when a request of it has panicked.
     fn drop(&mut self) {
         self.outbox.close();
-        for lane in std::mem::take(&mut *self.joined()).into_values() {
-            lane.gone(self.outbox.id());
+        for session in self.joined().take() {
+            self.server.hub().gone(&session, self.outbox.id());
         }
     }
+}
+
+fn lock(joined: &Mutex<Subscriptions>) -> MutexGuard<'_, Subscriptions> {
+    joined.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How often a command follows its session out of memory and back.
@@ -282,6 +328,7 @@ fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
         (Answer::Detached, _) => encode::detached(),
         (Answer::Renamed, _) => encode::renamed(),
         (Answer::Ended, _) => encode::ended(),
+        (Answer::CompactionBegan(began), _) => encode::compacting(*began),
         (
             Answer::Gates { .. }
             | Answer::Decided
@@ -293,7 +340,6 @@ fn payload(session: &SessionId, answer: &Answer, context: &Context) -> Payload {
             | Answer::Adjusted
             | Answer::AsideBegan(_)
             | Answer::StoppingAside
-            | Answer::CompactionBegan(_)
             | Answer::CompactionStopped
             | Answer::RetryStopped
             | Answer::Branched
@@ -307,7 +353,11 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
     match ask {
         SessionAsk::Attach(attach) => {
             let rights = if attach.read_only { Rights::NONE } else { Rights::ALL };
-            (Command::Attach { seen: attach.seen, rights }, attach.environment, Context::Plain)
+            let command = match attach.summary {
+                Summary::AfterGap => Command::Attach { seen: attach.seen, rights },
+                Summary::Always => Command::Resume { seen: attach.seen, rights },
+            };
+            (command, attach.environment, Context::Plain)
         }
         SessionAsk::Detach => (Command::Detach, None, Context::Plain),
         SessionAsk::Prompt(asked) => {
@@ -320,7 +370,8 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
             (Command::Queue(Box::new(prompt)), environment, context)
         }
         SessionAsk::Steer { message, text, images } => {
-            let fingerprint = mint::fingerprint(["steer", &text].into_iter().chain(picture_parts(&images)));
+            let fingerprint =
+                mint::fingerprint(["steer", &text].into_iter().chain(fingerprints::pictures(&images)));
             let message = message.unwrap_or_else(mint::message);
             let steer = Steer { message, text, images, fingerprint };
             (Command::Steer(Box::new(steer)), None, Context::Plain)
@@ -342,6 +393,9 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
         SessionAsk::Cancel { run, reason } => (Command::Cancel { run, reason }, None, Context::Plain),
         SessionAsk::Rename { name } => (Command::Rename { name }, None, Context::Plain),
         SessionAsk::End => (Command::End, None, Context::Plain),
+        SessionAsk::Compact { instructions, environment } => {
+            (Command::Compact { instructions }, environment, Context::Plain)
+        }
         // Messages are read from the journal, without the session, and what is deleted is not asked.
         SessionAsk::Snapshot | SessionAsk::Messages { .. } | SessionAsk::Delete { .. } => {
             (Command::Describe, None, Context::Plain)
@@ -350,7 +404,9 @@ fn command(ask: SessionAsk) -> (Command, Option<Environment>, Context) {
 }
 
 fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Environment>) {
-    let fingerprint = message_fingerprint(&asked.text, &asked.criteria, &asked.images);
+    let limits = (asked.time_limit, asked.budget);
+    let fingerprint =
+        fingerprints::message(&asked.text, &asked.criteria, &asked.images, limits, &asked.rules);
     let message = asked.message.unwrap_or_else(mint::message);
     let prompt = Prompt {
         run: mint::run(),
@@ -368,42 +424,22 @@ fn prompt(asked: crate::adapter::push::decode::Prompt) -> (Prompt, Option<Enviro
     (prompt, asked.environment)
 }
 
-fn message_fingerprint(text: &str, criteria: &[Criterion], images: &[Image]) -> Fingerprint {
-    let codes: Vec<_> = criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
-    let checks =
-        criteria.iter().zip(&codes).flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
-    mint::fingerprint(["message", text].into_iter().chain(checks).chain(picture_parts(images)))
-}
-
-/// What pictures add to a fingerprint: nothing where there are none, so that a message without any stays what it was.
-fn picture_parts(images: &[Image]) -> impl Iterator<Item = &str> {
-    images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
-}
-
-pub(super) fn opening(start: StartSession, chosen: Chosen) -> crate::kernel::event::Opening {
-    crate::kernel::event::Opening {
-        mode: start.mode,
-        provider: chosen.who.provider,
-        model: chosen.who.model,
-        sandbox: chosen.sandbox.word().to_owned(),
-        walls: Some(chosen.walls),
-        cwd: start.cwd,
-        repo: start.repo,
-        metadata: start.metadata,
-        name: start.name,
-        parent: None,
-    }
-}
-
 pub(super) fn trouble(trouble: &Trouble) -> ErrorBody {
     let message = trouble.to_string();
     match trouble {
         Trouble::Full => ErrorBody::passing(Code::StorageFull, message),
-        Trouble::Failed | Trouble::Unsure => ErrorBody::lasting(Code::StorageFailed, message),
+        Trouble::Failed | Trouble::Unsure | Trouble::Damaged => {
+            ErrorBody::lasting(Code::StorageFailed, message)
+        }
         Trouble::Storage(_) | Trouble::Interrupted | Trouble::Busy => {
             ErrorBody::passing(Code::InternalError, message)
         }
     }
+}
+
+/// Returns what is wrong with the first rule that is none.
+fn wrong_rule(rules: &[String]) -> Option<RuleError> {
+    rules.iter().filter(|rule| !is_approval_policy(rule)).find_map(|rule| rule.parse::<Rule>().err())
 }
 
 pub(super) fn stopping() -> ErrorBody {

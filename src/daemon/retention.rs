@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use super::checkpoint;
 use super::hub::Hub;
 use super::hub::removal::DeleteError;
 use super::lane::Departure;
@@ -152,6 +153,12 @@ impl Keeper {
 
     async fn cut(&self, session: SessionId, up_to: Seq, bytes: u64) {
         let world = self.hub.world();
+        // Without a checkpoint that can be read, the history is all that there is of the session.
+        match world.journal.checkpoint_stands(session.clone(), checkpoint::is_readable).await {
+            Ok(true) => {}
+            Ok(false) => return warn!(%session, "a session is not cut: its checkpoint cannot be read"),
+            Err(error) => return warn!(%session, %error, "a session cannot be cut"),
+        }
         let Ok(cut) = world.journal.cut(session.clone(), up_to, world.clock.now()).await else { return };
         match cut {
             Ok(Seq::ZERO) => debug!(%session, bytes, "nothing can be cut before the next checkpoint"),

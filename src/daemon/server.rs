@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, Notify, OnceCell, OwnedMutexGuard, watch};
 use tokio::time::timeout;
 
 use super::connection::FAREWELL;
+use super::fingerprints;
 use super::guesses::Guesses;
 use super::hub::Hub;
 use super::lane::{LaneHandle, Trouble};
@@ -18,6 +19,7 @@ use super::os;
 use super::pi::Bureau;
 use super::requests;
 use super::walls;
+use super::workspace;
 use crate::adapter::push::decode::{DecodeLimits, StartSession};
 use crate::adapter::push::encode::{CircuitRow, Metrics, ProviderRow};
 use crate::adapter::push::error::{Code, ErrorBody};
@@ -26,10 +28,11 @@ use crate::config::sandbox::SandboxChoice;
 use crate::config::settings::Choice;
 use crate::journal::{Batch, Create, Durability, ReadError};
 use crate::kernel::command::{Phase, Repetition};
-use crate::kernel::event::Opening;
+use crate::kernel::event::{Opening, WorkspaceIdentity};
 use crate::kernel::id::{Fingerprint, Json, ParticipantId, SessionId};
 use crate::provider::playbook;
 use crate::provider::registry::CircuitReport;
+use crate::sandbox::HomeAccess;
 use crate::token;
 
 /// The daemon as its connections see it.
@@ -69,6 +72,27 @@ pub(super) struct Chosen {
     pub(super) sandbox: SandboxChoice,
     /// What holds its commands back.
     pub(super) walls: Json,
+    /// Which directory it works in.
+    pub(super) workspace: WorkspaceIdentity,
+}
+
+impl Chosen {
+    /// Returns what a session is opened with.
+    pub(super) fn opening(self, start: StartSession) -> Opening {
+        Opening {
+            mode: start.mode,
+            provider: self.who.provider,
+            model: self.who.model,
+            sandbox: self.sandbox.word().to_owned(),
+            walls: Some(self.walls),
+            cwd: start.cwd,
+            workspace: Some(self.workspace),
+            repo: start.repo,
+            metadata: start.metadata,
+            name: start.name,
+            parent: None,
+        }
+    }
 }
 
 impl Server {
@@ -115,6 +139,11 @@ impl Server {
         let _ = self.pi.set(address);
     }
 
+    /// Tells whether Pi is spoken at a port.
+    pub(super) fn speaks_pi(&self) -> bool {
+        self.pi.get().is_some()
+    }
+
     /// Returns what connections that speak Pi share; the first of them opens it.
     pub(super) async fn bureau(self: &Arc<Self>) -> Result<&Arc<Bureau>, ReadError> {
         self.bureau.get_or_try_init(|| Bureau::open(Arc::clone(self))).await
@@ -142,13 +171,9 @@ impl Server {
         self.stopping.send_replace(Some(grace));
     }
 
-    /// Waits until somebody asks the daemon to stop, and returns the grace.
-    pub(super) async fn asked_to_stop(&self) -> Duration {
-        let mut asked = self.stopping.subscribe();
-        match asked.wait_for(Option::is_some).await {
-            Ok(grace) => grace.unwrap_or_default(),
-            Err(_) => Duration::ZERO,
-        }
+    /// Returns where it is said how long running work may go on, once somebody has asked the daemon to stop.
+    pub(super) fn stop_requests(&self) -> watch::Receiver<Option<Duration>> {
+        self.stopping.subscribe()
     }
 
     /// Returns the lane of a session, or the answer that there is none.
@@ -183,14 +208,10 @@ impl Server {
         let token = mint::token()
             .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
         let Some(key) = &start.idempotency_key else { return Ok(self.create(token, None, choice)) };
-        // What was said, and not what follows from a configuration that may change before a repetition.
-        let said = start.provider.as_deref().unwrap_or_default();
         let turn = Arc::clone(&self.starting).lock_owned().await;
-        let sandbox = start.sandbox_provider.as_deref().unwrap_or(SandboxChoice::Local.word());
-        let fingerprint = mint::fingerprint([&*start.cwd, said, sandbox]);
         let known = self.hub.world().journal.started_by_key(key.as_str()).await;
         match known.map_err(|error| ErrorBody::passing(Code::InternalError, error.to_string()))? {
-            Some((same, id)) if same == fingerprint => {
+            Some((kept, id)) if fingerprints::is_of_start(kept, start) => {
                 let lane = self.lane(&id).await?;
                 self.replace_token(&lane, &token).await?;
                 Ok(Started { id, lane, token, repetition: Repetition::Again, turn: None, choice })
@@ -200,6 +221,7 @@ impl Server {
                 Err(ErrorBody::lasting(Code::InvalidRequest, message))
             }
             None => {
+                let fingerprint = fingerprints::start(start);
                 let started = self.create(token, Some((key.clone(), fingerprint)), choice);
                 Ok(Started { turn: Some(turn), ..started })
             }
@@ -210,18 +232,23 @@ impl Server {
     ///
     /// The caller has made sure that there is no such session, and opens it with what is returned.
     pub(super) async fn begin(&self, id: &SessionId, start: StartSession) -> Result<Opening, ErrorBody> {
+        let opening = self.opening(start).await?;
+        let token = mint::token()
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+        let opened_at = self.hub.world().clock.now();
+        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
+        Ok(opening)
+    }
+
+    /// Returns what a session is opened with, unless none can be opened.
+    pub(super) async fn opening(&self, start: StartSession) -> Result<Opening, ErrorBody> {
         if self.hub.is_draining() {
             return Err(requests::stopping());
         }
         if let Some(trouble) = self.unable_to_keep() {
             return Err(requests::trouble(&trouble));
         }
-        let choice = self.check(&start).await?;
-        let token = mint::token()
-            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
-        let opened_at = self.hub.world().clock.now();
-        self.hub.create(id, Create { token_hash: token::hash(&token), start_key: None, opened_at });
-        Ok(requests::opening(start, choice))
+        Ok(self.check(&start).await?.opening(start))
     }
 
     /// Returns why nothing new can be kept, if that is so.
@@ -268,6 +295,7 @@ impl Server {
             journal_bytes: stats.bytes,
             memory_bytes: os::resident_bytes(),
             draining: self.hub.is_draining(),
+            grace_ms: u64::try_from(world.limits.grace.as_millis()).unwrap_or(u64::MAX),
             circuits: world.house.circuits().into_iter().map(circuit).collect(),
             sandbox: None,
         }
@@ -278,7 +306,21 @@ impl Server {
         let world = self.hub.world();
         let settings = world.house.settings().map_err(|error| misconfigured(&error))?;
         let provider = world.sandboxes.provider(settings.sandbox.provider);
-        Ok(walls::described(Some(provider.name()), &provider.layers().await))
+        let described = walls::described(Some(provider.name()), &provider.layers().await);
+        let terms = world.sandboxes.confinement_of_nobody(&settings);
+        let access = world.files.run(move || HomeAccess::of(&terms)).await.map_err(|why| {
+            let message = format!("what commands see of the home cannot be told: {why}");
+            ErrorBody::passing(Code::SandboxUnavailable, message)
+        })?;
+        Ok(walls::with_home_access(&described, &access))
+    }
+
+    /// Has no token attach to a session any more that did so far.
+    pub(super) async fn void_token(&self, id: &SessionId) -> Result<(), ErrorBody> {
+        let token = mint::token()
+            .map_err(|error| ErrorBody::passing(Code::InternalError, format!("no random bits: {error}")))?;
+        let lane = self.lane(id).await?;
+        self.replace_token(&lane, &token).await
     }
 
     /// A token is not kept, so a repeated start gets a new one and the old one is void.
@@ -318,18 +360,29 @@ impl Server {
             let detail = format!("another one is a section [providers.{name}] of config.toml, with its kind");
             return Err(ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail(detail));
         }
-        let rules = world.house.rules_in(Path::new(&start.cwd)).map_err(|error| misconfigured(&error))?;
+        let rules =
+            world.house.rules_in(Path::new(&start.cwd)).await.map_err(|error| misconfigured(&error))?;
         let sandbox = walls::asked_for(start.sandbox_provider.as_deref(), &rules)?;
-        if !Path::new(&start.cwd).is_dir() {
-            let message = format!("{} is not a directory", start.cwd);
-            return Err(ErrorBody::lasting(Code::SandboxUnavailable, message));
-        }
+        let workspace = self.identify(PathBuf::from(&start.cwd)).await?;
         let walls = if choice.provider == playbook::NAME {
             walls::of_playbooks()
         } else {
             walls::described(None, &world.sandboxes.provider(sandbox).layers().await)
         };
-        Ok(Chosen { who: choice, sandbox, walls })
+        Ok(Chosen { who: choice, sandbox, walls, workspace })
+    }
+
+    /// Finds out which directory a session is to work in.
+    async fn identify(&self, cwd: PathBuf) -> Result<WorkspaceIdentity, ErrorBody> {
+        let (named, place) = (cwd.display().to_string(), cwd.clone());
+        match self.hub.world().files.run_in(&place, move || workspace::identify(&cwd)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(ErrorBody::lasting(Code::SandboxUnavailable, error.to_string())),
+            Err(why) => {
+                let message = format!("the directory {named} cannot be looked at: {why}");
+                Err(ErrorBody::passing(Code::SandboxUnavailable, message))
+            }
+        }
     }
 }
 
@@ -346,7 +399,7 @@ fn circuit(report: CircuitReport) -> CircuitRow {
 
 fn misconfigured(error: &ConfigError) -> ErrorBody {
     let message = format!("the configuration cannot be used: {error}");
-    ErrorBody::lasting(Code::ProviderNotConfigured, message).with_detail("`push config check` says more")
+    ErrorBody::lasting(Code::InvalidConfiguration, message).with_detail("`push config check` says more")
 }
 
 /// A connection among those that are counted.

@@ -1,15 +1,17 @@
 //! The way into a daemon from a `main`: surroundings are read here, and nowhere below.
 
+use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::life::{self, Config, RunError};
 use super::os;
 use crate::config::file::{self, ConfigError};
 use crate::config::limits::{LimitError, Limits};
-use crate::config::paths::{Paths, PathsError};
+use crate::config::paths::{Paths, PathsError, user_home};
 use crate::config::pi::{Asked, PiSettings, PortError};
 use crate::observe;
+use crate::sandbox::confine::toolchain;
 use crate::transport::local::BindError;
 
 /// Why a daemon did not start, or ended badly.
@@ -49,8 +51,9 @@ impl StartError {
 pub fn start(pi: Asked, ready: impl FnOnce() + Send) -> Result<(), StartError> {
     os::share_memory();
     let variable = |name: &str| std::env::var_os(name);
-    let (paths, limits) = (Paths::from_environment(&variable)?, Limits::from_environment(&variable)?);
-    let mut config = Config { paths, limits, pi: None };
+    let (paths, limits) = (Paths::in_existing_home(&variable)?, Limits::from_environment(&variable)?);
+    let homes = homes(&variable);
+    let mut config = Config { paths, limits, homes, toolchains: toolchain::named(&variable), pi: None };
     os::private_directory(&config.paths.home).map_err(StartError::Log)?;
     os::private_directory(&config.paths.logs).map_err(StartError::Log)?;
     let _log = observe::begin(&config.paths.logs).map_err(StartError::Log)?;
@@ -84,6 +87,15 @@ fn endpoint(config: &Path, asked: Asked) -> Result<PiSettings, StartError> {
         }
         (Err(error), Asked::Somewhere | Asked::At(_)) => Err(error.into()),
     }
+}
+
+/// The homes of the owner: the one that the environment names, and the one that the system knows.
+///
+/// They differ under `sudo` and where somebody has set `HOME`; credentials may be in either.
+fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let mut homes: Vec<PathBuf> = user_home(variable).into_iter().chain(os::home_of_user()).collect();
+    homes.dedup();
+    homes
 }
 
 /// A local daemon serves one person: a few threads are plenty, and each costs memory.

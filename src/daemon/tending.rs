@@ -6,29 +6,52 @@ use std::sync::Arc;
 
 use tracing::{error, info};
 
+use super::checkpoint;
+use super::hub::Hub;
 use super::hub::removal::DeleteError;
 use super::lane::Departure;
 use super::server::Server;
+use super::session_files;
 use crate::adapter::push::encode::{self, JournalCheck, LossRow, Payload, ProblemRow, Proof};
 use crate::adapter::push::error::{Code, ErrorBody};
 use crate::journal::{CommitError, Found, Journal, Lines, MergeError, ReadError, Walk};
 use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::time::Now;
 
-/// Deletes a session, or says what that would remove.
+/// How a session is deleted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deletion {
+    /// Whether it is only to be said what would be removed.
+    pub(super) dry_run: bool,
+    /// Whether Pi session files that were imported are removed too.
+    pub(super) with_pi_files: bool,
+}
+
+/// Deletes a session with the Pi session files that were created for it, or says what that would remove.
 pub(super) async fn delete(
     server: &Server,
     id: &SessionId,
     by: &str,
-    dry_run: bool,
+    deletion: Deletion,
 ) -> Result<Payload, ErrorBody> {
-    if dry_run {
-        let bytes = server.hub().weigh(id).await.map_err(|error| refusal(id, &error))?;
-        return Ok(encode::deleted(false, bytes));
+    let hub = server.hub();
+    // Asked first: nobody knows it when the session is gone.
+    let opened_at = opened_at(&hub.world().journal, id).await;
+    if deletion.dry_run {
+        let bytes = hub.weigh(id).await.map_err(|error| refusal(id, &error))?;
+        let files = session_files::list(hub.world(), id, opened_at).await;
+        return Ok(encode::deleted(false, bytes, &files));
     }
     let departure = Departure::Asked { by: by.to_owned() };
-    let bytes = server.hub().delete(id, departure).await.map_err(|error| refusal(id, &error))?;
-    info!(session = %id, bytes, by, "session deleted");
-    Ok(encode::deleted(true, bytes))
+    let bytes = hub.delete(id, departure).await.map_err(|error| refusal(id, &error))?;
+    let files = session_files::remove(hub.world(), id, opened_at, deletion.with_pi_files).await;
+    info!(session = %id, bytes, by, files = files.len(), "session deleted");
+    Ok(encode::deleted(true, bytes, &files))
+}
+
+/// Returns when a session began, if it is there.
+async fn opened_at(journal: &Journal, id: &SessionId) -> Option<Now> {
+    journal.meta(id.clone()).await.ok().flatten().map(|meta| meta.opened_at)
 }
 
 fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
@@ -146,11 +169,20 @@ async fn prove_session(journal: &Journal, session: &SessionId) -> Result<u64, Un
             break;
         }
     }
-    if journal.checkpoint_stands(session.clone()).await? { Ok(bytes) } else { Err(Unproven::Checkpoint) }
+    let stands = journal.checkpoint_stands(session.clone(), checkpoint::is_readable).await?;
+    if stands { Ok(bytes) } else { Err(Unproven::Checkpoint) }
+}
+
+/// Brings back what was unfinished when the daemon last ended, and finds what it lost.
+pub(super) async fn recover(hub: &Arc<Hub>) {
+    if let Err(error) = hub.recover().await {
+        error!(%error, "cannot tell which runs are unfinished");
+    }
+    find_shortened(&hub.world().journal).await;
 }
 
 /// After an end in disorder: finds the sessions that are shorter than they should be, before anybody opens them.
-pub(super) async fn find_shortened(journal: &Journal) {
+async fn find_shortened(journal: &Journal) {
     if journal.was_left_in_order() {
         return;
     }
@@ -205,3 +237,33 @@ const LISTED: u32 = 100;
 const SLICE: u32 = 4_096;
 /// How much of a history is proven in one read.
 const PAGE_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::test_daemon::TestDaemon;
+    use crate::journal::{Batch, Create, Meta};
+
+    #[tokio::test]
+    async fn the_start_of_a_session_is_known_beside_many_whose_ids_begin_with_its_id() {
+        let daemon = TestDaemon::new();
+        let journal = &daemon.server.hub().world().journal;
+        let ids = ["a".to_owned()].into_iter().chain((1..=99).map(|number| format!("a{number}")));
+        for (at, id) in (1..).map(Now).zip(ids.map(SessionId::from)) {
+            let mut batch = Batch::new(id.clone());
+            batch.create = Some(Create { token_hash: [0; 32], start_key: None, opened_at: at });
+            batch.meta = Some(Meta {
+                session: id,
+                state: "idle".into(),
+                updated_at: at,
+                opened_at: at,
+                active_run: None,
+                summary: "{}".into(),
+            });
+            journal.commit(batch).await.unwrap().unwrap();
+        }
+        assert_eq!(opened_at(journal, &SessionId::from("a".to_owned())).await, Some(Now(1)));
+        assert_eq!(opened_at(journal, &SessionId::from("b".to_owned())).await, None);
+        daemon.close().await;
+    }
+}

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::geteuid;
+use nix::unistd::{User, geteuid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -34,6 +34,12 @@ pub(super) fn raise_descriptors() -> Option<Descriptors> {
     let (before, most) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok();
     Some(Descriptors { before, limit: if raised { most } else { before } })
+}
+
+/// Returns the home of the user as the system has it, whatever the environment says.
+pub(super) fn home_of_user() -> Option<PathBuf> {
+    let user = User::from_uid(geteuid()).ok()??;
+    Some(user.dir).filter(|home| home.is_absolute())
 }
 
 /// Has the threads of the daemon share their memory.

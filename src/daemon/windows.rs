@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
@@ -25,6 +25,11 @@ pub(super) const fn raise_descriptors() -> Option<Descriptors> {
 
 /// Changes nothing: there is one heap for all threads.
 pub(super) const fn share_memory() {}
+
+/// Returns nothing: the environment is all there is to ask.
+pub(super) const fn home_of_user() -> Option<PathBuf> {
+    None
+}
 
 /// Makes a directory; a profile's directories belong to its owner already.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {

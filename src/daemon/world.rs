@@ -9,8 +9,12 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use super::clock::Clock;
 use super::environments::Environments;
 use super::grants::Grants;
+use super::login::LoginEnvironment;
 use super::models::House;
+use super::session_files::SessionFiles;
 use super::walls::Sandboxes;
+use crate::adapter::push::decode::Environment;
+use crate::bounded_io::FileTasks;
 use crate::config::limits::Limits;
 use crate::journal::Journal;
 use crate::kernel::id::SessionId;
@@ -28,10 +32,16 @@ pub struct World {
     pub providers: BTreeMap<&'static str, Arc<dyn Provider>>,
     /// The models that can be asked.
     pub house: House,
+    /// Where files are looked at whose paths clients and repositories choose.
+    pub files: FileTasks,
     /// What may go ahead unasked, by repository.
     pub grants: Arc<Grants>,
+    /// The session files of the user.
+    pub session_files: SessionFiles,
     /// What sessions know of their users' surroundings.
     pub environments: Environments,
+    /// The environment of sessions whose clients can send none.
+    pub login: LoginEnvironment,
     /// Where commands run, and behind which walls.
     pub sandboxes: Sandboxes,
     /// Whether no new run begins.
@@ -46,9 +56,37 @@ pub struct World {
     pub runs_over: RunsOver,
     /// Told whenever a session is about to be deleted, with everything that is known of it.
     pub deleted: broadcast::Sender<SessionId>,
+    /// Told whenever a session was opened or ended.
+    pub session_changes: broadcast::Sender<SessionChange>,
 }
 
-/// How many deletions may go unheard before the first of them is forgotten.
+/// A session that was opened or ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// It takes messages.
+    Opened(SessionId),
+    /// It takes no more.
+    Ended(SessionId),
+}
+
+impl World {
+    /// Returns the environment of the owner's login shell, captured now if that was not done before.
+    pub async fn login_environment(&self) -> Arc<Environment> {
+        self.login.current(&self.login_secrets()).await
+    }
+
+    /// Captures the environment of the owner's login shell anew.
+    pub async fn reload_login_environment(&self) -> Arc<Environment> {
+        self.login.reload(&self.login_secrets()).await
+    }
+
+    /// Returns the names of secrets that stay in it; none where the configuration cannot be read.
+    fn login_secrets(&self) -> Vec<String> {
+        self.house.settings().map(|settings| settings.login_secrets.clone()).unwrap_or_default()
+    }
+}
+
+/// How many deletions or changes of sessions may go unheard before the first of them is forgotten.
 pub const DELETIONS: usize = 256;
 
 /// A run that is over.

@@ -61,6 +61,8 @@ struct Listening {
     next: Option<Lines>,
     /// A page that was written, for its memory.
     spent: Option<Lines>,
+    /// A line for this listener alone, and the last event before it.
+    summary: Option<(Seq, Bytes)>,
 }
 
 /// What is to be written next.
@@ -124,6 +126,12 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     self.listening.retain(|known| known.feed.session() != feed.session());
                     self.listening.push(Listening::new(feed, after));
                 }
+                Out::After { session, after, line } => {
+                    let known = self.listening.iter_mut().find(|known| *known.feed.session() == session);
+                    if let Some(known) = known {
+                        known.summary = Some((after, line));
+                    }
+                }
                 Out::Follow(feed) => {
                     let known = self.listening.iter_mut();
                     for known in known.filter(|known| known.feed.session() == feed.session()) {
@@ -147,12 +155,17 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
 impl Listening {
     const fn new(feed: Arc<Feed>, seen: Seq) -> Self {
-        Self { feed, seen, found: Found::Nothing, next: None, spent: None }
+        Self { feed, seen, found: Found::Nothing, next: None, spent: None, summary: None }
     }
 
     /// Finds the next events, in the ring or, when they have left it, in the journal.
     async fn look(&mut self, limit: usize, hub: &Hub) -> io::Result<()> {
+        if let Some((_, line)) = self.summary.take_if(|(after, _)| self.seen >= *after) {
+            self.found = Found::Shown(vec![line]);
+            return Ok(());
+        }
         let newest = self.feed.newest();
+        let newest = self.summary.as_ref().map_or(newest, |(after, _)| newest.min(*after));
         if self.seen >= newest {
             return Ok(());
         }

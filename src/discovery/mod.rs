@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use looking::{Kept, Looking, Place};
 
+use crate::sandbox::ground::{Ground, Reach};
+
 /// Whose something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -110,6 +112,20 @@ const SKILLS: [Place; 6] = [
     (Source::User, ".agents/skills"),
     (Source::User, ".claude/skills"),
 ];
+
+/// Reads the text of a command or of a skill, without its head and without blank lines around it.
+///
+/// Nothing is returned where it went away or cannot be used any more.
+pub fn body(path: &Path, source: Source, cwd: &Path, home: &Path) -> Option<String> {
+    let root = match source {
+        Source::Project => cwd,
+        Source::User => home,
+    };
+    let ground = Ground::open(root, Reach::Workspace).ok()?;
+    let below = path.strip_prefix(ground.path()).ok()?;
+    let text = String::from_utf8(ground.content(below, Bounds::default().bytes).ok()?).ok()?;
+    Some(front::split(&text).1.trim().to_owned())
+}
 
 /// Finds the commands for work in a directory.
 pub fn commands(cwd: &Path, home: &Path) -> Found<Command> {

@@ -107,9 +107,14 @@ impl Journal {
         self.shared.readers.run(job).await
     }
 
-    /// Tells whether the checkpoint of a session is what was written; one that has none has nothing wrong.
-    pub async fn checkpoint_stands(&self, session: SessionId) -> Result<bool, ReadError> {
-        self.shared.readers.run(move |connection| checkpoint_stands(connection, &session)).await
+    /// Tells whether the checkpoint of a session is what was written, and `is_readable` to whoever wrote it; one that has none
+    /// has nothing wrong.
+    pub async fn checkpoint_stands(
+        &self,
+        session: SessionId,
+        is_readable: fn(&[u8]) -> bool,
+    ) -> Result<bool, ReadError> {
+        self.shared.readers.run(move |connection| checkpoint_stands(connection, &session, is_readable)).await
     }
 
     /// Says what there is.
@@ -236,7 +241,11 @@ fn is_shortened(connection: &Connection, passed: &Passed, marks: &Marks) -> Resu
     Ok(known.misses(row::unsigned(*reached)).is_some())
 }
 
-fn checkpoint_stands(connection: &Connection, session: &SessionId) -> Result<bool, ReadError> {
+fn checkpoint_stands(
+    connection: &Connection,
+    session: &SessionId,
+    is_readable: fn(&[u8]) -> bool,
+) -> Result<bool, ReadError> {
     let found: Option<(i64, i64, Vec<u8>)> = connection
         .prepare_cached(
             "SELECT seq, checksum, bytes FROM checkpoint WHERE session = (SELECT key FROM session WHERE id = ?1)",
@@ -244,7 +253,7 @@ fn checkpoint_stands(connection: &Connection, session: &SessionId) -> Result<boo
         .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     Ok(found.is_none_or(|(seq, checksum, bytes)| {
-        check::checkpoint(session, row::unsigned(seq), &bytes) == row::short(checksum)
+        check::checkpoint(session, row::unsigned(seq), &bytes) == row::short(checksum) && is_readable(&bytes)
     }))
 }
 

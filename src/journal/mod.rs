@@ -139,6 +139,18 @@ impl Journal {
         Self::open_on(Ground { memory: memory.map(Path::to_path_buf), ..Ground::real(dir) }, options)
     }
 
+    /// The same, with a log that `sync` makes durable.
+    #[cfg(test)]
+    pub(crate) fn open_with_sync(
+        dir: &Path,
+        options: Options,
+        sync: impl FnMut() -> io::Result<()> + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let ground = Ground::real(dir);
+        let (connection, begun) = rescue::open(&ground, &options)?;
+        Self::start(ground, connection, options, begun, Box::new(sync))
+    }
+
     /// Opens the journal on any ground.
     fn open_on(ground: Ground, options: Options) -> Result<Self, OpenError> {
         let log = ground.path(LOG);
@@ -216,6 +228,12 @@ impl Journal {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Commit(Box::new(batch), reply));
         answer
+    }
+
+    /// Waits until everything that was handed in before is committed or refused.
+    pub async fn barrier(&self, session: SessionId) {
+        // Batches are taken in order, and one that holds nothing is answered when those before it are.
+        let _ = self.commit(Batch::new(session)).await;
     }
 
     /// Puts a batch of plain events where the end of this process cannot take it, so that it may be shown before it is committed.
@@ -430,6 +448,11 @@ impl Journal {
     /// Names the sessions whose last meta says that a run is unfinished.
     pub async fn active(&self) -> Result<Vec<SessionId>, ReadError> {
         self.read(reader::active).await
+    }
+
+    /// Returns what lists say about one session.
+    pub async fn meta(&self, session: SessionId) -> Result<Option<Meta>, ReadError> {
+        self.read(move |connection| reader::meta_of(connection, &session)).await
     }
 
     /// Finds the session which was started under an idempotency key.

@@ -293,6 +293,15 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Met
     found.map_err(ReadError::Sqlite)
 }
 
+/// Returns what lists say about one session.
+pub(super) fn meta_of(connection: &Connection, session: &SessionId) -> Result<Option<Meta>, ReadError> {
+    connection
+        .prepare_cached(&format!("SELECT {META} FROM session WHERE id = ?1"))?
+        .query_row([session.as_str()], meta)
+        .optional()
+        .map_err(ReadError::Sqlite)
+}
+
 /// Names the sessions with an unfinished run.
 pub(super) fn active(connection: &Connection) -> Result<Vec<SessionId>, ReadError> {
     connection

@@ -79,6 +79,13 @@ pub enum Command {
         /// What the listener wants to be able to do at most.
         rights: Rights,
     },
+    /// Listen, from a position on, and be shown the state of the session after what was missed.
+    Resume {
+        /// The last event that the listener has seen.
+        seen: Seq,
+        /// What the listener wants to be able to do at most.
+        rights: Rights,
+    },
     /// Stop listening.
     Detach,
     /// Tell what a client needs to draw the session.
@@ -99,6 +106,8 @@ pub enum Command {
     },
     /// Count the session's versions anew, and take messages again: it was brought in from outside.
     Load,
+    /// Open the session again as a new one: nothing of its conversation and its settings counts any more.
+    Reopen(Box<Opening>),
     /// Have somebody else answer, or in another way.
     Adjust(Box<Adjustment>),
     /// Use a tool for the user, beside any run.
@@ -147,9 +156,12 @@ impl Command {
     /// Returns what the command does to what is kept: ending something must be possible when nothing can begin.
     pub fn change(&self) -> Change {
         match self {
-            Self::ListQueue | Self::Attach { .. } | Self::Detach | Self::Describe | Self::ListGates => {
-                Change::Nothing
-            }
+            Self::ListQueue
+            | Self::Attach { .. }
+            | Self::Resume { .. }
+            | Self::Detach
+            | Self::Describe
+            | Self::ListGates => Change::Nothing,
             Self::Cancel { .. } | Self::StopAside { .. } | Self::StopCompaction | Self::StopRetry => {
                 Change::End
             }
@@ -164,6 +176,7 @@ impl Command {
             | Self::End
             | Self::Touch { .. }
             | Self::Load
+            | Self::Reopen(_)
             | Self::Adjust(_)
             | Self::Aside(_)
             | Self::Compact { .. }
@@ -189,6 +202,7 @@ impl Command {
             | Self::Unqueue { .. }
             | Self::ListQueue
             | Self::Attach { .. }
+            | Self::Resume { .. }
             | Self::Detach
             | Self::Describe
             | Self::ListGates
@@ -196,6 +210,7 @@ impl Command {
             | Self::End
             | Self::Touch { .. }
             | Self::Load
+            | Self::Reopen(_)
             | Self::Adjust(_)
             | Self::Aside(_)
             | Self::Compact { .. }
@@ -457,6 +472,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns the directory that the session works in: without links, as far as that was noted.
+    pub fn workspace(&self) -> &str {
+        let noted = self.adjusted.workspace.as_ref().or(self.opening.workspace.as_ref());
+        noted.map_or(&self.opening.cwd, |workspace| &workspace.path)
+    }
+
     /// Returns who answers.
     pub fn provider(&self) -> &str {
         self.adjusted.provider.as_ref().unwrap_or(&self.opening.provider)
@@ -499,6 +520,17 @@ pub enum Private {
         /// When it was made.
         at: Now,
         /// The baseline.
+        snapshot: Box<Snapshot>,
+    },
+    /// The state of the session, for a listener that wants it after what it missed.
+    Summary {
+        /// Its position.
+        seq: Seq,
+        /// When it was made.
+        at: Now,
+        /// The last event that it includes: the listener gets it behind that one.
+        after: Seq,
+        /// The state.
         snapshot: Box<Snapshot>,
     },
     /// The session is gone, with everything that was ever said in it.

@@ -314,6 +314,8 @@ pub struct Ask {
     pub form: Option<super::id::Json>,
     /// How long the question stands, in milliseconds; as long as any when not said.
     pub millis: Option<u64>,
+    /// The comment with which the policy of a run denies: why it would have been asked, and how to allow it; safe to keep.
+    pub policy_comment: Option<String>,
 }
 
 /// How the provider ended.

@@ -14,6 +14,8 @@ pub struct Event {
     pub run: Option<RunId>,
     /// The session's version from here on, where a command has changed the session: the first event of what followed has it.
     pub version: Option<u64>,
+    /// The entry of a session file that it was imported from; empty for what an import added that stands in no file.
+    pub origin: Option<String>,
     /// What happened.
     pub kind: EventKind,
 }
@@ -205,6 +207,9 @@ pub enum EventKind {
     },
 }
 
+/// What went wrong with a tool that the daemon ended because it was told to stop.
+pub const STOPPED_WITH_DAEMON: &str = "STOPPED";
+
 /// The code of the warning that says that the text before it was cut: it does not count, and is said again.
 pub const TURN_CUT: &str = "MODEL_TURN_CUT";
 
@@ -234,6 +239,8 @@ pub struct Opening {
     pub walls: Option<Json>,
     /// The directory of its tools; an absolute path.
     pub cwd: String,
+    /// Which directory that was; sessions that began before this was noted have none.
+    pub workspace: Option<WorkspaceIdentity>,
     /// What the client said of the repository.
     pub repo: Option<Json>,
     /// What the client wants remembered.
@@ -242,6 +249,17 @@ pub struct Opening {
     pub name: Option<String>,
     /// The session that it goes on from.
     pub parent: Option<SessionId>,
+}
+
+/// Which directory a session works in, so that another one in its place is noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceIdentity {
+    /// Its absolute path, without links.
+    pub path: String,
+    /// What the file system calls it: two numbers with a colon between them.
+    pub file_id: String,
+    /// Since which start of the machine these numbers hold; empty where the system has no name for that.
+    pub boot: String,
 }
 
 /// What is different from how a session began; nothing where it is as it was.
@@ -257,6 +275,10 @@ pub struct Adjustment {
     pub auto_compaction: Option<bool>,
     /// Whether a provider that does not answer is asked again unasked.
     pub auto_retry: Option<bool>,
+    /// Which directory it works in, noted after it began.
+    pub workspace: Option<WorkspaceIdentity>,
+    /// Whether it was unloaded by a client of a protocol that has active sessions: those do not see it until it is loaded.
+    pub unloaded: Option<bool>,
 }
 
 impl Adjustment {
@@ -274,6 +296,10 @@ impl Adjustment {
         }
         self.auto_compaction = later.auto_compaction.or(self.auto_compaction);
         self.auto_retry = later.auto_retry.or(self.auto_retry);
+        if later.workspace.is_some() {
+            self.workspace.clone_from(&later.workspace);
+        }
+        self.unloaded = later.unloaded.or(self.unloaded);
     }
 }
 

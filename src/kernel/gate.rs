@@ -85,6 +85,21 @@ pub const SKIP: &str = "skip";
 /// The last: end the run.
 pub const STOP: &str = "stop";
 
+/// The rule of a run for which everything is approved that would ask, except more than its budget.
+pub const APPROVE_ALL: &str = "approve: all";
+/// The rule of a run for which everything is denied that would ask.
+pub const APPROVE_NOTHING: &str = "approve: deny";
+/// Who settles the gates of a run that has such a rule.
+pub const POLICY: &str = "policy";
+
+/// The word for programs where such a rule has denied a use of a tool and the provider goes on.
+pub const DENIED_BY_POLICY: &str = "DENIED_BY_POLICY";
+
+/// Returns whether a rule answers what would ask, and says nothing of single calls.
+pub fn is_approval_policy(rule: &str) -> bool {
+    matches!(rule, APPROVE_ALL | APPROVE_NOTHING)
+}
+
 /// The kind of a gate that asks whether a run may use more than was said.
 pub const BUDGET: &str = "budget";
 /// The first choice where a budget is used up: as much again.

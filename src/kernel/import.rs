@@ -2,14 +2,41 @@
 //!
 //! It becomes ordinary events of finished runs and causes nothing: no provider is asked and no tool is used.
 
-use super::event::{Ending, Fault, Image, Taken};
-use super::id::{CallId, Json, MessageId, RunId};
+use super::event::{Adjustment, Branch, Ending, Fault, Image, Taken};
+use super::id::{CallId, Json, MessageId, RunId, Seq};
+use super::time::Now;
 
 /// A conversation, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Import {
+    /// The earlier point from which it goes on, where that is not the newest.
+    pub branch: Option<Branch>,
     /// What it consists of.
     pub turns: Vec<Imported>,
+    /// The name that the session has from there on.
+    pub name: Option<String>,
+    /// Who answers from there on, and how.
+    pub settings: Adjustment,
+}
+
+/// Where a part of a conversation comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Provenance {
+    /// When it happened, where that is known.
+    pub at: Option<Now>,
+    /// The entry of the file that it stood in; empty for what the import adds and no file holds.
+    pub entry: Option<String>,
+}
+
+/// The first part of a conversation that a summary does not stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// There is none before the summary.
+    Nothing,
+    /// The part of this import that stood in this entry; none where no part did.
+    Entry(String),
+    /// What the session holds from an event on.
+    Since(Seq),
 }
 
 /// One part of a conversation.
@@ -30,8 +57,10 @@ pub enum Imported {
         text: String,
         /// How many tokens the conversation had before, about.
         tokens_before: u64,
-        /// The first part that is still told word by word, counted from zero; all are summarised where there is no such part.
-        kept: usize,
+        /// What is still told word by word.
+        kept: Kept,
+        /// Where it comes from.
+        source: Provenance,
     },
 }
 
@@ -48,6 +77,8 @@ pub struct ImportedRun {
     pub images: Vec<Image>,
     /// The turns of the provider.
     pub turns: Vec<ImportedTurn>,
+    /// Where it comes from.
+    pub source: Provenance,
 }
 
 /// A turn of a provider.
@@ -63,6 +94,8 @@ pub struct ImportedTurn {
     pub taken: Taken,
     /// The tools that it had used, in order.
     pub calls: Vec<ImportedCall>,
+    /// Where it comes from.
+    pub source: Provenance,
 }
 
 /// A use of a tool, from its arguments to its end.
@@ -84,6 +117,8 @@ pub struct ImportedCall {
     pub text: String,
     /// What went wrong.
     pub fault: Option<Fault>,
+    /// Where its result comes from.
+    pub source: Provenance,
 }
 
 impl Import {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use super::command::{Openness, Phase};
 use super::effect::Voice;
 use super::event::{
-    Adjustment, CompactionReason, Decision, Event, EventKind, Lasting, LossCause, Message, Opening, Outcome,
-    Purpose, QueuedMessage, Steering, TURN_CUT, Verdict,
+    Adjustment, Branch, CompactionReason, Decision, Event, EventKind, Lasting, LossCause, Message, Opening,
+    Outcome, Purpose, QueuedMessage, Steering, TURN_CUT, Verdict, WorkspaceIdentity,
 };
 use super::gate::{self, Gate, Limited};
 use super::id::{CallId, Fingerprint, GateId, MessageId, RunId, Seq};
@@ -105,7 +105,8 @@ impl State {
     /// Adds one event to the sum.
     pub fn fold(&mut self, event: &Event, limits: &Limits) {
         self.last_seq = event.seq;
-        self.updated_at = event.at;
+        // What was imported happened earlier than the import.
+        self.updated_at = self.updated_at.max(event.at);
         self.version = event.version.unwrap_or(self.version);
         match &event.kind {
             EventKind::SessionOpened(opening) => self.fold_opening(opening, event.at),
@@ -124,7 +125,7 @@ impl State {
             }
             EventKind::Steered(steering) => self.fold_steering(steering, limits),
             EventKind::Adjusted { adjustment, by: _ } => self.fold_adjustment(adjustment),
-            EventKind::Branched { branch, by: _ } => self.context_from = branch.from,
+            EventKind::Branched { branch, by: _ } => self.fold_branch(*branch),
             EventKind::CompactionBegan { reason, by: _ } => {
                 self.compaction = Some(Compacting { began: event.seq, reason: *reason });
             }
@@ -134,7 +135,7 @@ impl State {
             }
             EventKind::CompactionOver { .. } => self.compaction = None,
             EventKind::Touched { .. } => {}
-            EventKind::Loaded { .. } => self.open = Openness::Open,
+            EventKind::Loaded { .. } => self.fold_load(),
             EventKind::CallIntended(_) | EventKind::CallStarted { .. } | EventKind::CallSettled(_)
                 if self.fold_aside(&event.kind) => {}
             EventKind::RetryBegan(_)
@@ -182,6 +183,12 @@ impl State {
         Voice::new(provider, self.adjusted.model.clone().or(model), &self.adjusted)
     }
 
+    /// Returns which directory the session works in, as far as it was noted.
+    pub fn workspace(&self) -> Option<&WorkspaceIdentity> {
+        let began = self.opening.as_ref().and_then(|opening| opening.workspace.as_ref());
+        self.adjusted.workspace.as_ref().or(began)
+    }
+
     /// A run keeps its provider: what another one said in it could not be told to the next.
     fn fold_adjustment(&mut self, adjustment: &Adjustment) {
         self.adjusted.add(adjustment);
@@ -213,9 +220,34 @@ impl State {
     }
 
     fn fold_opening(&mut self, opening: &Opening, at: Now) {
+        if self.opening.is_some() {
+            // A session that is opened again inherits nothing, least of all what was approved in its old directory.
+            self.granted.clear();
+            self.queue.clear();
+            self.ledger = Ledger::default();
+            self.last_text.clear();
+            self.last_message.clear();
+            self.last_run = None;
+        }
         self.name.clone_from(&opening.name);
         self.opening = Some(opening.clone());
         self.opened_at = at;
+        // A session that is opened again is as new.
+        self.open = Openness::Open;
+        self.adjusted = Adjustment::default();
+    }
+
+    const fn fold_load(&mut self) {
+        self.open = Openness::Open;
+        self.adjusted.unloaded = None;
+    }
+
+    fn fold_branch(&mut self, branch: Branch) {
+        self.context_from = branch.from;
+        if branch.until == Seq::ZERO {
+            // The name was that of the conversation that was left.
+            self.name = None;
+        }
     }
 
     fn fold_run(&mut self, event: &Event, message: &Message, limits: &Limits) {

@@ -55,7 +55,11 @@ pub fn report(error: &(dyn Error + 'static)) {
     let mut text = format!("pushd: {error}");
     let mut cause = error.source();
     while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
+        // Some errors name their cause in their own words.
+        let words = next.to_string();
+        if !text.ends_with(&words) {
+            text.push_str(&format!(": {words}"));
+        }
         cause = next.source();
     }
     // There is nobody left to tell if that fails.

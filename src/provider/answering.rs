@@ -1,4 +1,5 @@
-//! A turn that is being asked: retries until the first piece, then pieces as they come.
+//! A turn that is being asked: retries until the first piece, then pieces as they come. A server that loads its model is
+//! waited for.
 //!
 //! Nothing runs behind it: it moves only while it is asked for the next pieces, and dropping it closes the stream.
 
@@ -14,7 +15,7 @@ use hyper::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::info;
 
-use super::circuit::Pass;
+use super::circuit::{Pass, RunAdmission};
 use super::dialect::Reader;
 use super::error::{Kind, ModelError};
 use super::http::{Arrival, Stream, broken, read_body, silent};
@@ -26,8 +27,22 @@ use super::target::Target;
 pub struct Answering {
     state: State,
     question: Arc<Asked>,
-    /// How often it was asked.
+    /// The run that asks, for the server's circuit breaker.
+    run: Arc<RunAdmission>,
+    /// What says to the breaker what came of it; none before it is asked and after it is over.
+    pass: Option<Pass>,
+    /// Which attempt this is.
     attempt: u32,
+    loading: Option<Loading>,
+}
+
+/// How long the server has been loading the model.
+#[derive(Debug, Clone, Copy)]
+struct Loading {
+    since: Instant,
+    /// When that was told last.
+    told: Instant,
+    pause: Duration,
 }
 
 /// What is asked, the same at every attempt.
@@ -46,6 +61,8 @@ pub enum Step {
     Pieces(Vec<Piece>),
     /// It failed before anything came, and is asked again after a pause that begins now.
     Waits(Wait),
+    /// The server has been loading the model for so long, and is waited for.
+    Loading(Duration),
     /// It is over.
     End,
 }
@@ -63,17 +80,10 @@ pub struct Wait {
     pub error: ModelError,
 }
 
-type Trying = Pin<Box<dyn Future<Output = Result<Open, Tried>> + Send>>;
-
-/// Why an attempt came to nothing.
-enum Tried {
-    /// Asking again may help.
-    Failed(ModelError),
-    /// The server is to be left alone: what went wrong before is what is told.
-    InVain(ModelError),
-}
+type Trying = Pin<Box<dyn Future<Output = Result<Open, ModelError>> + Send>>;
 
 enum State {
+    New,
     Trying(Trying),
     Pausing(Instant, ModelError),
     Open(Box<Open>),
@@ -81,15 +91,27 @@ enum State {
     Failed(ModelError, TurnEnd),
 }
 
+/// What follows a failed attempt.
+enum Next {
+    Told(Step),
+    Quiet,
+    GiveUp(ModelError),
+}
+
 impl Answering {
     /// Prepares a turn; nothing is sent before the first pieces are asked for.
-    pub(super) fn new(target: Arc<Target>, request: &Request, policy: Policy) -> Self {
+    pub(super) fn new(
+        target: Arc<Target>,
+        request: &Request,
+        policy: Policy,
+        run: Arc<RunAdmission>,
+    ) -> Self {
         let body = target.dialect.body(request, target.habits()).to_string();
         // The same for every attempt, and different for every turn of a conversation.
         let label = format!("call_{}", request.entries.len());
         let model = request.model.clone();
         let question = Arc::new(Asked { target, policy, body: Bytes::from(body), model, label });
-        Self { state: State::Trying(Box::pin(attempt(Arc::clone(&question), None))), question, attempt: 1 }
+        Self { state: State::New, question, run, pass: None, attempt: 1, loading: None }
     }
 
     /// Waits for the next pieces; `None` is the end of the turn.
@@ -100,7 +122,7 @@ impl Answering {
         loop {
             match self.step().await? {
                 Step::Pieces(pieces) => return Ok(Some(pieces)),
-                Step::Waits(_) => {}
+                Step::Waits(_) | Step::Loading(_) => {}
                 Step::End => return Ok(None),
             }
         }
@@ -110,24 +132,29 @@ impl Answering {
     pub async fn step(&mut self) -> Result<Step, ModelError> {
         loop {
             let step = match &mut self.state {
+                State::New => match self.question.target.circuit.admit(&self.run) {
+                    Ok(pass) => {
+                        self.pass = Some(pass);
+                        self.state = self.try_now();
+                        continue;
+                    }
+                    Err(wait) => Err((left_alone(&self.question.target, wait), unfinished())),
+                },
                 State::Trying(trying) => match trying.as_mut().await {
                     Ok(open) => {
+                        self.pass.iter().for_each(Pass::answered);
                         self.state = State::Open(Box::new(open));
                         continue;
                     }
-                    Err(Tried::InVain(error)) => Err((error, unfinished())),
-                    Err(Tried::Failed(error)) => {
-                        match self.question.policy.after(self.attempt, error.clone(), chance()) {
-                            Decision::Wait(pause) => return Ok(Step::Waits(self.pause(pause, error))),
-                            Decision::GiveUp(error) => Err((error, unfinished())),
-                        }
-                    }
+                    Err(error) => match self.after(error) {
+                        Next::Told(step) => return Ok(step),
+                        Next::Quiet => continue,
+                        Next::GiveUp(error) => Err((error, unfinished())),
+                    },
                 },
-                State::Pausing(until, error) => {
+                State::Pausing(until, _) => {
                     sleep_until(*until).await;
-                    let before = Some(error.clone());
-                    self.attempt += 1;
-                    self.state = State::Trying(Box::pin(attempt(Arc::clone(&self.question), before)));
+                    self.state = self.try_now();
                     continue;
                 }
                 State::Open(open) => match open.next().await {
@@ -145,7 +172,22 @@ impl Answering {
     /// Asks no more if it is waiting to: the error it had becomes the last one.
     pub fn give_up(&mut self) {
         if let State::Pausing(_, error) = &self.state {
-            self.state = State::Failed(error.clone(), unfinished());
+            self.settle(Err((error.clone(), unfinished())));
+        }
+    }
+
+    fn try_now(&self) -> State {
+        State::Trying(Box::pin(attempt(Arc::clone(&self.question))))
+    }
+
+    /// Decides what follows a failed attempt.
+    fn after(&mut self, error: ModelError) -> Next {
+        if error.kind == Kind::ModelLoading {
+            return self.load(error);
+        }
+        match self.question.policy.after(self.attempt, error.clone(), chance()) {
+            Decision::Wait(pause) => Next::Told(Step::Waits(self.pause(pause, error))),
+            Decision::GiveUp(error) => Next::GiveUp(error),
         }
     }
 
@@ -153,14 +195,37 @@ impl Answering {
         let Asked { target, policy, .. } = &*self.question;
         let (attempt, most) = (self.attempt, policy.attempts.saturating_sub(1));
         info!(provider = %target.name, kind = %error.kind, attempt, ?pause, "asking the model again");
+        self.attempt += 1;
         self.state = State::Pausing(Instant::now() + pause, error.clone());
         Wait { attempt, most, pause, error }
+    }
+
+    /// Waits for a server that loads its model, as long as for the first bytes of an answer.
+    ///
+    /// That is no failure: it takes none of the attempts, and the breaker counts nothing.
+    fn load(&mut self, error: ModelError) -> Next {
+        let (now, limit) = (Instant::now(), self.question.target.limits.first_byte);
+        let first = Loading { since: now, told: now, pause: FIRST_LOOK };
+        let loading = self.loading.get_or_insert(first);
+        let waited = now.duration_since(loading.since);
+        if waited >= limit {
+            let message = format!("{}; it was waited for {} s", error.message, limit.as_secs());
+            return Next::GiveUp(ModelError { message, ..error });
+        }
+        let pause = loading.pause;
+        loading.pause = (pause * 2).min(LONGEST_LOOK);
+        self.state = State::Pausing(now + pause.min(limit.saturating_sub(waited)), error);
+        if waited.is_zero() || now.duration_since(loading.told) >= TELL_LOADING {
+            loading.told = now;
+            return Next::Told(Step::Loading(waited));
+        }
+        Next::Quiet
     }
 
     /// Returns what is known of the end: all of it after the last pieces, what was spent so far before.
     pub fn end(&self) -> TurnEnd {
         match &self.state {
-            State::Trying(_) | State::Pausing(..) => unfinished(),
+            State::New | State::Trying(_) | State::Pausing(..) => unfinished(),
             State::Open(open) => open.reader.end(),
             State::Ended(end) => end.clone(),
             State::Failed(_, end) => end.clone(),
@@ -172,15 +237,15 @@ impl Answering {
             Ok(end) => State::Ended(end),
             Err((error, end)) => State::Failed(error, end),
         };
-        if let State::Open(open) = std::mem::replace(&mut self.state, over) {
-            match &self.state {
-                State::Failed(error, _) => open.pass.failed(error),
-                State::Ended(_) => {
-                    open.pass.succeeded();
-                    open.stream.give_back();
-                }
-                State::Trying(_) | State::Pausing(..) | State::Open(_) => {}
+        let before = std::mem::replace(&mut self.state, over);
+        let pass = self.pass.take();
+        match (&self.state, before) {
+            (State::Failed(error, _), _) => pass.into_iter().for_each(|pass| pass.failed(error)),
+            (State::Ended(_), State::Open(open)) => {
+                pass.into_iter().for_each(Pass::succeeded);
+                open.stream.give_back();
             }
+            (State::New | State::Trying(_) | State::Pausing(..) | State::Open(_) | State::Ended(_), _) => {}
         }
     }
 }
@@ -194,7 +259,6 @@ impl std::fmt::Debug for Answering {
 /// An answer that comes in.
 struct Open {
     target: Arc<Target>,
-    pass: Pass,
     stream: Stream,
     reader: Reader,
     /// What was read before anybody asked for it.
@@ -292,37 +356,14 @@ impl Open {
     }
 }
 
-/// Asks once, unless the server is to be left alone.
-async fn attempt(asked: Arc<Asked>, before: Option<ModelError>) -> Result<Open, Tried> {
-    let Asked { target, body, model, label, .. } = &*asked;
-    let pass = match (target.circuit.admit(), before) {
-        (Ok(pass), _) => pass,
-        (Err(_), Some(error)) => return Err(Tried::InVain(error)),
-        (Err(wait), None) => return Err(Tried::InVain(left_alone(target, wait))),
-    };
-    try_once(target, body, model, label, pass).await.map_err(|error| Tried::Failed(target.hide(error)))
-}
-
 /// Asks once, up to the first piece.
-async fn try_once(
-    target: &Arc<Target>,
-    body: &Bytes,
-    model: &str,
-    label: &str,
-    pass: Pass,
-) -> Result<Open, ModelError> {
-    let asked = Instant::now();
-    let response = match send(target, body, model).await {
-        Ok(response) => response,
-        Err(error) => {
-            pass.failed(&error);
-            return Err(error);
-        }
-    };
-    let patience = asked + target.limits.first_byte;
+async fn attempt(asked: Arc<Asked>) -> Result<Open, ModelError> {
+    let Asked { target, body, model, label, .. } = &*asked;
+    let started = Instant::now();
+    let response = send(target, body, model).await.map_err(|error| target.hide(error))?;
+    let patience = started + target.limits.first_byte;
     let mut open = Open {
         target: Arc::clone(target),
-        pass,
         stream: response.into_body(),
         reader: Reader::new(target.dialect, target.limits.turn, label),
         ready: Vec::new(),
@@ -331,17 +372,8 @@ async fn try_once(
         patience,
         silence: Box::pin(sleep_until(patience)),
     };
-    match open.next().await {
-        Ok(pieces) => {
-            open.pass.answered();
-            open.ready = pieces.unwrap_or_default();
-            Ok(open)
-        }
-        Err(error) => {
-            open.pass.failed(&error);
-            Err(error)
-        }
-    }
+    open.ready = open.next().await?.unwrap_or_default();
+    Ok(open)
 }
 
 /// Sends the question and looks at the head of the answer.
@@ -382,6 +414,11 @@ fn unfinished() -> TurnEnd {
     TurnEnd { stop: Stop::Other("unfinished".to_owned()), usage: Usage::default(), carry: None }
 }
 
+/// How soon a server that loads its model is asked again at first, and how far that doubles.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// How often it is told that the model is being loaded.
+const TELL_LOADING: Duration = Duration::from_secs(5);
 /// How many frames are taken at once that have arrived together.
 const TOGETHER: usize = 256;
 /// How much of an answer is read that says what went wrong.

@@ -1,6 +1,6 @@
-//! The circuit breaker: a server that keeps failing is left alone for a while, then tried by one question.
+//! The circuit breaker: a server at which runs keep failing is left alone for a while, then tried by one run.
 //!
-//! It is pure: it is told the time and what came of each question. What is refused by a server that works (a wrong
+//! It is pure: it is told the time and what came of each run's questions. What is refused by a server that works (a wrong
 //! key, a request it does not like) is no failure here.
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// When a server is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// After how many failures in a row.
+    /// After how many failed runs in a row.
     pub failures: u32,
     /// For how long.
     pub pause: Duration,
@@ -56,7 +56,7 @@ pub enum Admission {
 /// What has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Failures since the last success.
+    /// Runs that failed since the last success.
     pub failures_in_a_row: u32,
     /// How often the breaker opened.
     pub opened: u64,
@@ -98,6 +98,15 @@ impl Breaker {
         self.counts.refused = self.counts.refused.saturating_add(1);
         // The others ask again when the probe has had a moment.
         Admission::Refused(left.max(PROBE_MOMENT))
+    }
+
+    /// Admits a question whatever the state: where others are refused it is a probe.
+    pub fn admit_always(&mut self) -> Admission {
+        if self.opened_at.is_none() {
+            return Admission::Pass;
+        }
+        self.probing = Probing::Yes;
+        Admission::Probe
     }
 
     /// The server has begun to answer, or has refused a question for a reason of its own: it is there.
@@ -202,6 +211,17 @@ mod tests {
         assert_eq!(breaker.admit(later), Admission::Refused(POLICY.pause));
         assert_eq!(breaker.counts().opened, 2);
         assert_eq!(breaker.admit(later + POLICY.pause), Admission::Probe);
+    }
+
+    #[test]
+    fn whoever_is_always_admitted_probes_an_open_circuit_before_its_pause_is_over() {
+        let (mut breaker, now) = fresh();
+        assert_eq!(breaker.admit_always(), Admission::Pass);
+        (0..3).for_each(|_| breaker.failed(Admission::Pass, now));
+        assert_eq!(breaker.admit(now), Admission::Refused(POLICY.pause));
+        assert_eq!(breaker.admit_always(), Admission::Probe);
+        breaker.answered();
+        assert_eq!((breaker.state(now), breaker.admit(now)), (State::Closed, Admission::Pass));
     }
 
     #[test]

@@ -33,7 +33,9 @@ impl Complaint {
             match error.get(field) {
                 Some(Value::String(word)) => complaint.words.push(word.to_ascii_lowercase()),
                 Some(Value::Number(number)) => {
-                    complaint.status = number.as_u64().and_then(|number| u16::try_from(number).ok());
+                    // Vendors also number their errors in ways of their own, which are no statuses.
+                    let number = number.as_u64().and_then(|number| u16::try_from(number).ok());
+                    complaint.status = number.filter(|number| (400..=599).contains(number));
                 }
                 Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {}
             }
@@ -49,8 +51,14 @@ impl Complaint {
     }
 
     /// Returns which kind of failure it is.
+    ///
+    /// The status decides. Words and sentences only choose among the kinds that its class of statuses allows: a gateway
+    /// that answers 401 with `api_error` refuses the key, whatever it calls that.
     pub(super) fn kind(&self) -> Kind {
-        self.by_words().or_else(|| self.by_sentence()).or_else(|| self.by_status()).unwrap_or(Kind::Failed)
+        match self.status {
+            Some(status) => self.by_status(status),
+            None => self.by_words(&Kind::ALL).or_else(|| self.by_sentence()).unwrap_or(Kind::Failed),
+        }
     }
 
     /// Makes it an error that came in the middle of an answer.
@@ -61,18 +69,31 @@ impl Complaint {
         ModelError::new(self.kind(), message).with_detail(&said)
     }
 
-    fn by_words(&self) -> Option<Kind> {
+    fn by_status(&self, status: u16) -> Kind {
+        match status {
+            401 | 403 => Kind::Unauthorized,
+            402 => Kind::OutOfCredit,
+            // The server gave up waiting for the request, or for somebody else.
+            408 | 409 | 425 => Kind::Failed,
+            413 => Kind::ContextTooLong,
+            429 => self.by_words(&[Kind::OutOfCredit]).unwrap_or(Kind::RateLimited),
+            400..=499 => self.by_words(&REFUSALS).or_else(|| self.by_sentence()).unwrap_or(Kind::Refused),
+            503 if self.is_loading() => Kind::ModelLoading,
+            503 | 529 => Kind::Overloaded,
+            // Some versions of llama.cpp answer 500 with a type that stands for nothing else.
+            500..=599 => self.by_words(&[Kind::Overloaded, Kind::ContextTooLong]).unwrap_or(Kind::Failed),
+            _ => Kind::Refused,
+        }
+    }
+
+    fn by_words(&self, allowed: &[Kind]) -> Option<Kind> {
         self.words.iter().find_map(|word| {
-            let (_, kind) = WORDS.iter().find(|(known, _)| known == word)?;
+            let (_, kind) = WORDS.iter().find(|(known, kind)| known == word && allowed.contains(kind))?;
             Some(*kind)
         })
     }
 
     fn by_sentence(&self) -> Option<Kind> {
-        if self.status.is_some_and(|status| !matches!(status, 400..=499) || matches!(status, 401 | 403 | 429))
-        {
-            return None;
-        }
         let sentence = self.message.to_ascii_lowercase();
         let holds = |part: &&str| sentence.contains(part);
         if TOO_LONG.iter().any(&holds) {
@@ -86,21 +107,16 @@ impl Complaint {
         }
     }
 
-    const fn by_status(&self) -> Option<Kind> {
-        let Some(status) = self.status else { return None };
-        Some(match status {
-            401 | 403 => Kind::Unauthorized,
-            402 => Kind::OutOfCredit,
-            // The server gave up waiting for the request, or for somebody else.
-            408 | 409 | 425 => Kind::Failed,
-            413 => Kind::ContextTooLong,
-            429 => Kind::RateLimited,
-            503 | 529 => Kind::Overloaded,
-            500..=599 => Kind::Failed,
-            _ => Kind::Refused,
-        })
+    /// Tells whether the server says that it loads the model, as llama.cpp and Hugging Face do.
+    fn is_loading(&self) -> bool {
+        let sentence = self.message.to_ascii_lowercase();
+        sentence.contains("loading") && sentence.contains("model")
     }
 }
+
+/// The kinds that a request can be refused for besides being refused as it is.
+const REFUSALS: [Kind; 5] =
+    [Kind::ContextTooLong, Kind::OutOfCredit, Kind::Unauthorized, Kind::ModelNotFound, Kind::RateLimited];
 
 /// What servers' words for programs mean.
 const WORDS: &[(&str, Kind)] = &[
@@ -143,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_server_s_way_to_complain_is_understood() {
-        let cases: [(u16, &str, Kind); 27] = [
+        let cases: [(u16, &str, Kind); 34] = [
             (
                 401,
                 r#"{"error":{"message":"Incorrect API key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
@@ -223,6 +239,21 @@ mod tests {
                 Kind::Overloaded,
             ),
             (418, "", Kind::Refused),
+            (401, r#"{"error":{"type":"api_error","message":"bad key"}}"#, Kind::Unauthorized),
+            (403, r#"{"error":{"type":"overloaded_error","message":"no"}}"#, Kind::Unauthorized),
+            (400, r#"{"error":{"type":"server_error","message":"no"}}"#, Kind::Refused),
+            (500, r#"{"error":{"type":"authentication_error","message":"upstream"}}"#, Kind::Failed),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#,
+                Kind::ContextTooLong,
+            ),
+            (
+                503,
+                r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+                Kind::ModelLoading,
+            ),
+            (503, r#"{"error":"Model x is currently loading","estimated_time":20.0}"#, Kind::ModelLoading),
         ];
         for (status, body, kind) in cases {
             assert_eq!(Complaint::of_body(status, body.as_bytes()).kind(), kind, "{status} {body}");
@@ -235,6 +266,7 @@ mod tests {
             (r#"{"type":"overloaded_error","message":"Overloaded"}"#, Kind::Overloaded),
             (r#"{"code":429,"message":"slow down"}"#, Kind::RateLimited),
             (r#"{"code":502,"message":"upstream"}"#, Kind::Failed),
+            (r#"{"type":"overloaded_error","code":1302}"#, Kind::Overloaded),
             (r#""out of memory""#, Kind::Failed),
             (r#"{"message":"strange"}"#, Kind::Failed),
             (r#"{"message":"the maximum context length is reached"}"#, Kind::ContextTooLong),

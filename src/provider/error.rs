@@ -50,11 +50,13 @@ pub enum Kind {
     ContextTooLong,
     /// The server failed too often in a row and is left alone for a while.
     CircuitOpen,
+    /// The server has been loading the model for longer than is waited.
+    ModelLoading,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are documented.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NotConfigured,
         Self::Unauthorized,
         Self::OutOfCredit,
@@ -69,6 +71,7 @@ impl Kind {
         Self::ModelNotFound,
         Self::ContextTooLong,
         Self::CircuitOpen,
+        Self::ModelLoading,
     ];
 
     /// Returns the word for programs.
@@ -88,6 +91,7 @@ impl Kind {
             Self::ModelNotFound => "MODEL_NOT_FOUND",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
             Self::CircuitOpen => "PROVIDER_CIRCUIT_OPEN",
+            Self::ModelLoading => "MODEL_LOADING",
         }
     }
 
@@ -108,6 +112,7 @@ impl Kind {
             Self::ModelNotFound => false,
             Self::ContextTooLong => false,
             Self::CircuitOpen => true,
+            Self::ModelLoading => true,
         }
     }
 
@@ -128,6 +133,7 @@ impl Kind {
             Self::ModelNotFound => false,
             Self::ContextTooLong => false,
             Self::CircuitOpen => false,
+            Self::ModelLoading => false,
         }
     }
 }

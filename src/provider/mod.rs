@@ -30,6 +30,7 @@ pub mod retry;
 mod samples;
 mod target;
 mod turn;
+mod window;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,7 +38,8 @@ use std::pin::Pin;
 use crate::kernel::effect::Turn;
 
 pub use answering::{Answering, Step, Wait};
-pub use reports::{Gone, Mint, Question, Reported, Reports, Screen, Screened, Whose};
+pub use circuit::{RunAdmission, Starter};
+pub use reports::{APPROVE_REMEDY, Gone, Mint, Question, Reported, Reports, Screen, Screened, Whose};
 
 /// A turn under way; it ends early, and quietly, when nobody listens any more.
 pub type Turning = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;

@@ -69,6 +69,13 @@ impl Place {
         Self { base: base.to_owned(), host: host.to_owned() }
     }
 
+    /// Returns the server alone: scheme, host and port.
+    pub fn server(&self) -> String {
+        let (scheme, rest) = self.base.split_once("://").unwrap_or(("http", &self.base));
+        let authority = rest.split('/').next().unwrap_or(rest);
+        format!("{scheme}://{}", authority.to_ascii_lowercase())
+    }
+
     /// Returns whether it is a vendor's own server, which answers nobody without a key.
     pub fn wants_key(&self) -> bool {
         matches!(self.host.as_str(), OPENAI | ANTHROPIC | "openrouter.ai")

@@ -1,6 +1,6 @@
 //! The models that sessions may ask: settings of providers, connections for all of them, one circuit breaker a server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::answering::Answering;
 use super::breaker;
-use super::circuit::Circuit;
+use super::circuit::{Circuit, RunAdmission, Starter};
 use super::dialect::Dialect;
 use super::error::{Kind, ModelError};
 use super::http::{Client, read_body};
@@ -20,6 +20,7 @@ use super::model::{Request, Thinking};
 use super::place::Place;
 use super::retry::Policy;
 use super::target::Target;
+use super::window::Windows;
 pub use crate::config::settings::{key_variable, place_variable};
 
 /// The variables of the client's environment; keys and places among them.
@@ -78,12 +79,21 @@ pub struct Models {
     limits: Limits,
     client: Arc<Client>,
     circuits: Arc<Circuits>,
+    windows: Arc<Windows>,
 }
 
-/// The breakers of all servers, by the provider and its base URL.
-type Circuits = Mutex<BTreeMap<(String, String), Arc<Circuit>>>;
+/// The breakers of all servers, by scheme, host and port.
+type Circuits = Mutex<BTreeMap<String, Server>>;
 
-/// What is known of one server's circuit breaker, for metrics.
+/// A server that is asked, whatever it is called in the settings.
+#[derive(Debug)]
+struct Server {
+    circuit: Arc<Circuit>,
+    /// The providers that ask it, with the base URLs that they use.
+    providers: BTreeSet<(String, String)>,
+}
+
+/// What is known of the circuit breaker of one provider's server, for metrics; providers of one server share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitReport {
     /// The provider.
@@ -121,7 +131,8 @@ impl Models {
     /// Knows the three usual providers and those that are set, with keys from these places.
     pub(super) fn with_keys(settings: BTreeMap<String, Settings>, keys: Keys, limits: Limits) -> Self {
         let client = Arc::new(Client::new(limits.connect));
-        Self { settings: with_usual(settings), keys, limits, client, circuits: Arc::default() }
+        let (circuits, windows) = (Arc::default(), Arc::default());
+        Self { settings: with_usual(settings), keys, limits, client, circuits, windows }
     }
 
     /// Knows other settings, and keeps the connections and the circuit breakers of servers that are known.
@@ -132,6 +143,7 @@ impl Models {
             limits: self.limits,
             client: Arc::clone(&self.client),
             circuits: Arc::clone(&self.circuits),
+            windows: Arc::clone(&self.windows),
         }
     }
 
@@ -148,7 +160,7 @@ impl Models {
         let target = self.target(provider, settings, environment).await?;
         if let Some(model) = model.or(settings.model.as_deref()).filter(|model| !model.is_empty()) {
             let thinking = settings.thinking;
-            return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking });
+            return Ok(Ready { target: Arc::new(target), model: model.to_owned(), thinking, run: None });
         }
         let known = match list(&target).await {
             Ok(models) if !models.is_empty() => format!("; it has {}", some_of(&models)),
@@ -220,14 +232,26 @@ impl Models {
         &self.keys
     }
 
+    /// Returns what the breaker does of the server that a provider has with this environment, if it was ever asked.
+    pub fn circuit_state(&self, provider: &str, environment: &Environment) -> Option<breaker::State> {
+        let place = place(provider, self.settings(provider).ok()?, environment).ok()?;
+        let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(circuits.get(&place.server())?.circuit.look().0)
+    }
+
     /// Returns what is known of every server's circuit breaker.
     pub fn circuits(&self) -> Vec<CircuitReport> {
         let circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        let report = |((provider, base_url), circuit): (&(String, String), &Arc<Circuit>)| {
-            let (state, counts) = circuit.look();
-            CircuitReport { provider: provider.clone(), base_url: base_url.clone(), state, counts }
-        };
-        circuits.iter().map(report).collect()
+        let reports = circuits.values().flat_map(|server| {
+            let (state, counts) = server.circuit.look();
+            server.providers.iter().map(move |(provider, base_url)| CircuitReport {
+                provider: provider.clone(),
+                base_url: base_url.clone(),
+                state,
+                counts,
+            })
+        });
+        reports.collect()
     }
 
     fn settings(&self, provider: &str) -> Result<&Settings, ModelError> {
@@ -258,6 +282,8 @@ impl Models {
             key,
             key_advice: advice,
             context_tokens: settings.context_tokens.unwrap_or(settings.dialect.kind().usual_window()),
+            context_set: settings.context_tokens.is_some(),
+            windows: Arc::clone(&self.windows),
             limits: self.limits,
             client: Arc::clone(&self.client),
             circuit: self.circuit(provider, &place),
@@ -282,14 +308,18 @@ impl Models {
 
     fn circuit(&self, provider: &str, place: &Place) -> Arc<Circuit> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        if circuits.len() >= CIRCUITS {
+        if circuits.values().map(|server| server.providers.len()).sum::<usize>() >= CIRCUITS {
             // Places come from clients, who may name any number of them.
-            circuits.retain(|_, circuit| {
-                Arc::strong_count(circuit) > 1 || circuit.look().0 != breaker::State::Closed
+            circuits.retain(|_, server| {
+                Arc::strong_count(&server.circuit) > 1 || server.circuit.look().0 != breaker::State::Closed
             });
         }
-        let named = (provider.to_owned(), place.base.clone());
-        Arc::clone(circuits.entry(named).or_insert_with(|| Arc::new(Circuit::new(self.limits.breaker))))
+        let server = circuits.entry(place.server()).or_insert_with(|| Server {
+            circuit: Arc::new(Circuit::new(self.limits.breaker)),
+            providers: BTreeSet::new(),
+        });
+        server.providers.insert((provider.to_owned(), place.base.clone()));
+        Arc::clone(&server.circuit)
     }
 }
 
@@ -299,20 +329,32 @@ pub struct Ready {
     target: Arc<Target>,
     model: String,
     thinking: Thinking,
+    /// The run that asks; without, every question is a run of a program.
+    run: Option<Arc<RunAdmission>>,
 }
 
 impl Ready {
+    /// Asks on behalf of a run: all its questions are one to the circuit breaker.
+    #[must_use]
+    pub fn for_run(self, run: Arc<RunAdmission>) -> Self {
+        Self { run: Some(run), ..self }
+    }
+
     /// Asks for one turn; [`Request::model`] names the model, mostly [`Ready::model`].
     ///
     /// Nothing is sent before the first pieces are waited for.
     pub fn ask(&self, request: &Request) -> Answering {
-        Answering::new(Arc::clone(&self.target), request, self.target.limits.retry)
+        self.ask_with(request, self.target.limits.retry)
     }
 
     /// Asks for one turn like [`Ready::ask`], and not again whatever goes wrong.
     pub fn ask_once(&self, request: &Request) -> Answering {
-        let once = Policy { attempts: 1, ..self.target.limits.retry };
-        Answering::new(Arc::clone(&self.target), request, once)
+        self.ask_with(request, Policy { attempts: 1, ..self.target.limits.retry })
+    }
+
+    fn ask_with(&self, request: &Request, policy: Policy) -> Answering {
+        let run = self.run.clone().unwrap_or_else(|| Arc::new(RunAdmission::new(Starter::Program)));
+        Answering::new(Arc::clone(&self.target), request, policy, run)
     }
 
     /// Returns the model that was chosen.
@@ -320,9 +362,19 @@ impl Ready {
         &self.model
     }
 
-    /// Returns how many tokens the model takes in all.
+    /// Returns how many tokens the model takes in all, as far as that is known.
     pub fn window(&self) -> u32 {
-        self.target.context_tokens
+        self.target.window(&self.model)
+    }
+
+    /// Asks the server how many tokens the model takes, unless that was done lately.
+    pub async fn look_up_window(&self) {
+        self.target.look_up_window(&self.model).await;
+    }
+
+    /// Learns how many tokens the model takes from the refusal of a conversation; tells whether it says so.
+    pub fn learn_window(&self, error: &ModelError) -> bool {
+        self.target.learn_window(&self.model, error)
     }
 
     /// Returns how much the model is to think.

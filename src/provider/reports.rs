@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -10,7 +11,7 @@ use super::answering::Wait;
 use crate::kernel::effect::{Ask, Before, CallRequest, Finish, Report};
 use crate::kernel::event::{Denial, Fault, Intention, Purpose, Retry, Taken};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
-use crate::redact::{self, Redactor, Stream};
+use crate::redact::{self, Masker, Redactor, Stream, Unmaskable};
 
 /// What a provider or a tool says, with what the session may not keep.
 #[derive(Debug)]
@@ -81,11 +82,17 @@ pub struct Question {
     pub form: Option<String>,
     /// How long the question stands, in milliseconds; as long as any when not said.
     pub millis: Option<u64>,
+    /// What is said where a run may ask nobody: why this would have been asked, and how to allow it.
+    pub policy_comment: String,
 }
+
+/// What to do where a run may ask nobody and no rule allows a call.
+pub const APPROVE_REMEDY: &str =
+    "`push run --approve ask` waits for an answer, and `push run --yes` approves whatever would ask";
 
 impl Question {
     /// Asks for a plain yes or no, which holds once; a no ends the run.
-    pub const fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
+    pub fn plain(kind: &'static str, title: String, summary: String, details: String) -> Self {
         Self {
             kind,
             title,
@@ -97,6 +104,7 @@ impl Question {
             denial: Denial::Ends,
             form: None,
             millis: None,
+            policy_comment: format!("nobody can be asked in this run; {APPROVE_REMEDY}"),
         }
     }
 }
@@ -225,20 +233,41 @@ impl Reports {
         let question = match screened {
             Screened::Free => question,
             Screened::Ask(asked) => question.or(Some(*asked)),
-            Screened::Refuse(fault) => return self.refuse(tool, args, fault).await,
+            Screened::Refuse(fault) => return self.refuse_for(tool, args, purpose, fault).await,
         };
-        let before = question.map_or(Before::Nothing, |question| Before::Ask(Box::new(self.ask(&question))));
-        self.intend(tool, args, purpose, before).await
+        let Some(question) = question else {
+            let args = self.safe_args(args);
+            return self.intend(tool, args, purpose, Before::Nothing).await;
+        };
+        match self.ask(&question, &args) {
+            Ok((ask, shown)) => {
+                let raw = redact::holds_marker(&shown).then_some(args);
+                self.intend(tool, (Json::new(shown), raw), purpose, Before::Ask(Box::new(ask))).await
+            }
+            // Nobody can approve what cannot be shown.
+            Err(why) => self.refuse_for(tool, args, purpose, secret_in_call(why)).await,
+        }
     }
 
     /// Says that a tool was to be used, and why that could not succeed.
     pub async fn refuse(&self, tool: &str, args: String, fault: Fault) -> Result<(), Gone> {
-        let fault = Box::new(self.safe_fault(fault));
-        self.intend(tool, args, Purpose::Work, Before::Refuse(fault)).await
+        self.refuse_for(tool, args, Purpose::Work, fault).await
     }
 
-    async fn intend(&self, tool: &str, args: String, purpose: Purpose, before: Before) -> Result<(), Gone> {
-        let (args, raw) = self.safe_args(args);
+    async fn refuse_for(&self, tool: &str, args: String, purpose: Purpose, fault: Fault) -> Result<(), Gone> {
+        let fault = Box::new(self.safe_fault(fault));
+        let args = self.safe_args(args);
+        self.intend(tool, args, purpose, Before::Refuse(fault)).await
+    }
+
+    /// Passes a call on, with its arguments as they are kept, and as they are to be used where that differs.
+    async fn intend(
+        &self,
+        tool: &str,
+        (args, raw): (Json, Option<String>),
+        purpose: Purpose,
+        before: Before,
+    ) -> Result<(), Gone> {
         let intention = Intention { call: (self.mint.call)(), tool: tool.to_owned(), args, purpose };
         let report = Report::Call(Box::new(CallRequest { intention, before }));
         self.deliver(Reported { raw_args: vec![raw], ..Reported::new(self.whose.clone(), report) }).await
@@ -359,21 +388,53 @@ impl Reports {
         }
     }
 
-    fn ask(&self, question: &Question) -> Ask {
-        Ask {
+    /// Returns a question as it is kept and shown, and the arguments of its call as they are shown beside it.
+    ///
+    /// Both are masked in the same way: whoever approves sees everything but known secret values, and how many of those
+    /// were masked.
+    fn ask(&self, question: &Question, args: &str) -> Result<(Ask, String), Unmaskable> {
+        let mut masker = Masker::new(&self.redactor);
+        let title = masker.text(&question.title)?;
+        let summary = masker.text(&question.summary)?;
+        let details = masker.json(&question.details)?;
+        let form = question.form.as_ref().map(|form| masker.json(form)).transpose()?;
+        let args = masker.json(args)?;
+        let (title, details) = match masker.finish()? {
+            0 => (title, details),
+            1 => (format!("{title} (1 secret value masked)"), with_masked(&details, 1)?),
+            masked => (format!("{title} ({masked} secret values masked)"), with_masked(&details, masked)?),
+        };
+        let ask = Ask {
             gate: (self.mint.gate)(),
             kind: question.kind.to_owned(),
-            title: self.redactor.text(&question.title).into_owned(),
-            summary: self.redactor.text(&question.summary).into_owned(),
-            details: Json::new(self.redactor.json(&question.details)),
+            title,
+            summary,
+            details: Json::new(details),
             choices: question.choices.clone(),
             needed: 1,
             // A rule that holds a secret cannot be kept, and without the secret it would be another.
             remember: question.remember.clone().filter(|rule| self.redactor.text(rule) == *rule),
             digest: question.digest.clone(),
             denial: question.denial,
-            form: question.form.as_ref().map(|form| Json::new(self.redactor.json(form))),
+            form: form.map(Json::new),
             millis: question.millis,
-        }
+            policy_comment: Some(self.redactor.text(&question.policy_comment).into_owned()),
+        };
+        Ok((ask, args))
     }
+}
+
+/// Says in the particulars of a question how many values were masked in it.
+fn with_masked(details: &str, masked: usize) -> Result<String, Unmaskable> {
+    let mut details: Value = serde_json::from_str(details).map_err(|_| Unmaskable::NotJson)?;
+    let fields = details.as_object_mut().ok_or(Unmaskable::NotJson)?;
+    fields.insert(MASKED.to_owned(), masked.into());
+    Ok(details.to_string())
+}
+
+/// The particular that says how many values were masked.
+const MASKED: &str = "maskedValues";
+
+fn secret_in_call(why: Unmaskable) -> Fault {
+    Fault { kind: "SECRET_IN_CALL".to_owned(), retryable: false, message: why.to_string(), detail: None }
 }

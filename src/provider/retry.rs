@@ -84,6 +84,8 @@ const fn again(kind: Kind) -> bool {
         Kind::ModelNotFound => false,
         Kind::ContextTooLong => false,
         Kind::CircuitOpen => false,
+        // It is waited for in another way, and that was in vain.
+        Kind::ModelLoading => false,
     }
 }
 

@@ -11,11 +11,12 @@ use super::circuit::Circuit;
 use super::complaint::Complaint;
 use super::dialect::{Dialect, Habits, TokenLimit};
 use super::error::{Kind, ModelError, excerpt};
-use super::http::{Call, Client};
+use super::http::{Call, Client, read_body};
 use super::keys::{Found, Key};
 use super::limits::Limits;
 use super::place::Place;
 use super::retry::asked_pause;
+use super::window::{self, Windows};
 
 /// One server as one session asks it.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub(super) struct Target {
     /// How a key is set, for people.
     pub(super) key_advice: String,
     pub(super) context_tokens: u32,
+    /// Whether somebody has set that.
+    pub(super) context_set: bool,
+    pub(super) windows: Arc<Windows>,
     pub(super) limits: Limits,
     pub(super) client: Arc<Client>,
     pub(super) circuit: Arc<Circuit>,
@@ -44,6 +48,68 @@ impl Target {
 
     /// Makes a request to a path below the base URL.
     pub(super) fn call(&self, path: &str, body: Option<Bytes>) -> Result<Call, ModelError> {
+        self.call_at(format!("{}{path}", self.place.base), body)
+    }
+
+    /// Returns how many tokens a model takes: what its server says, within what is set.
+    pub(super) fn window(&self, model: &str) -> u32 {
+        match self.windows.known(&self.place.server(), model).flatten() {
+            Some(tokens) if self.context_set || window::is_made_to_measure(self.dialect) => {
+                tokens.min(self.context_tokens)
+            }
+            Some(tokens) => tokens,
+            None => self.context_tokens,
+        }
+    }
+
+    /// Keeps the window that a server names when it finds a conversation too long; tells whether it names one.
+    pub(super) fn learn_window(&self, model: &str, error: &ModelError) -> bool {
+        let named = window::in_error(error);
+        if named.is_some() {
+            self.windows.learn(self.place.server(), model, named);
+        }
+        named.is_some()
+    }
+
+    /// Asks the server how many tokens a model takes, unless that was done lately.
+    pub(super) async fn look_up_window(&self, model: &str) {
+        let server = self.place.server();
+        if self.windows.known(&server, model).is_some() {
+            return;
+        }
+        let found = match self.dialect {
+            Dialect::Ollama => {
+                let body = Bytes::from(serde_json::json!({ "model": model }).to_string());
+                window::in_description(&self.body_of(self.call("/api/show", Some(body))).await)
+            }
+            Dialect::OpenAi => {
+                let listed = self.body_of(self.call(self.dialect.models_path(), None)).await;
+                match window::in_list(&listed, model) {
+                    None if !self.place.wants_key() => {
+                        let properties = self.call_at(format!("{server}/props"), None);
+                        window::in_properties(&self.body_of(properties).await)
+                    }
+                    found => found,
+                }
+            }
+            Dialect::Anthropic => {
+                window::in_list(&self.body_of(self.call(self.dialect.models_path(), None)).await, model)
+            }
+        };
+        self.windows.learn(server, model, found);
+    }
+
+    /// Returns the body of an answer; a server that does not answer has said nothing.
+    async fn body_of(&self, call: Result<Call, ModelError>) -> Vec<u8> {
+        let Ok(call) = call else { return Vec::new() };
+        let within = self.limits.lookup;
+        let Ok(response) = self.client.send(call, within).await else { return Vec::new() };
+        let succeeded = response.status().is_success();
+        let body = read_body(response, self.limits.turn.line_bytes, within).await.unwrap_or_default();
+        if succeeded { body } else { Vec::new() }
+    }
+
+    fn call_at(&self, url: String, body: Option<Bytes>) -> Result<Call, ModelError> {
         let mut headers = HeaderMap::new();
         if body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -58,7 +124,7 @@ impl Target {
         for (name, value) in &self.headers {
             headers.insert(name, value.clone());
         }
-        Ok(Call { url: format!("{}{path}", self.place.base), headers, body })
+        Ok(Call { url, headers, body })
     }
 
     /// Makes an answer that is no success an error.

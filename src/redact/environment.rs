@@ -36,6 +36,11 @@ pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> V
     secrets
 }
 
+/// Returns whether a variable looks secret: by its name, or because its value is a URL with a password.
+pub fn is_secret_variable(name: &str, value: &str) -> bool {
+    names_a_secret(name) || password_in(value.trim()).is_some()
+}
+
 fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     if name == "XAUTHORITY" || HARMLESS_ENDS.iter().any(|end| name.ends_with(end)) {

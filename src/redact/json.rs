@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{MARKER, Redactor, assignment};
+use super::{MARKER, Redactor, Unmaskable, assignment};
 
 /// Redacts every string of `json`.
 pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
@@ -34,6 +34,31 @@ pub(super) fn redact(redactor: &Redactor, json: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Replaces every string of `json`, keys too, and leaves everything else as it is.
+pub(super) fn map_strings(
+    json: &str,
+    mut map: impl FnMut(&str) -> Result<String, Unmaskable>,
+) -> Result<String, Unmaskable> {
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(open) = rest.find('"') {
+        let (between, from) = rest.split_at(open);
+        out.push_str(between);
+        let (string, after) = from.split_at(literal(from).ok_or(Unmaskable::NotJson)?);
+        let value = decode(string).ok_or(Unmaskable::NotJson)?;
+        let mapped = map(&value)?;
+        if mapped == value {
+            // As written: an escape that was not necessary stays.
+            out.push_str(string);
+        } else {
+            out.push_str(&serde_json::Value::from(mapped).to_string());
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
 }
 
 fn push_marker(out: &mut String) {

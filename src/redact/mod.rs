@@ -14,9 +14,12 @@
 //! (a word for most, 1 KiB for a quoted value or the password in a URL, 8 KiB for the first part of a JWT). A shape
 //! that has become certain is dropped as it arrives, however long it is.
 //!
-//! It refuses to decode: a secret that was compressed, encrypted, reversed or spelled with gaps is not found. It names
-//! no other module, logs nothing, and shows none of the values it knows.
+//! What a person approves is another matter: there only known values are masked, and never by shape (see `approval`).
+//!
+//! It refuses to decode: a secret that was compressed, encrypted, reversed or spelled with gaps is not found. It
+//! logs nothing, and shows none of the values it knows.
 
+mod approval;
 mod assignment;
 mod environment;
 mod forms;
@@ -36,10 +39,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-pub use environment::secrets as environment_secrets;
+pub use approval::{Masker, Unmaskable};
+pub use environment::{is_secret_variable, secrets as environment_secrets};
 pub use stream::Stream;
 
-use scan::{Scan, Words};
+use scan::{Region, Scan, Words};
 use stream::Paint;
 
 /// What stands in the place of a secret.
@@ -94,6 +98,21 @@ impl Redactor {
     /// follows an unclosed string is redacted as plain text.
     pub fn json(&self, json: &str) -> String {
         json::redact(self, json)
+    }
+
+    /// Returns where known values stand in a text, in any of their forms, in order and joined where they overlap.
+    ///
+    /// Nothing where there are too many values to be looked for.
+    fn known(&self, whole: &str) -> Option<Vec<Region>> {
+        self.words.known(whole.as_bytes())
+    }
+
+    /// Returns what is to be hidden of a whole text, in order.
+    fn regions(&self, whole: &str) -> Vec<Region> {
+        let mut scan = Scan::new(&self.words);
+        scan.read(&self.words, whole.as_bytes(), 0);
+        scan.end();
+        scan.settled(&self.words).1
     }
 
     /// Starts to redact a text that arrives in chunks.

@@ -24,7 +24,7 @@ use super::{
 pub(super) const LOOK_BEHIND: usize = 64;
 
 /// A part of the text to hide, by offsets into the whole text.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     pub(super) start: usize,
     pub(super) end: usize,
@@ -59,6 +59,36 @@ impl Words {
         let depths = depths(&nfa, start, &patterns);
         Self { automaton: Some(Machine { nfa, start, begins, forms, depths }) }
     }
+
+    /// Returns where the forms of known values stand in `text`, in order and joined where they overlap or touch.
+    pub(super) fn known(&self, text: &[u8]) -> Option<Vec<Region>> {
+        let Machine { nfa, start, forms, .. } = self.automaton.as_ref()?;
+        // The last of the forms is the marker, which is no value.
+        let values = forms.saturating_sub(1);
+        let mut regions: Vec<Region> = Vec::new();
+        let mut state = *start;
+        for (at, byte) in text.iter().enumerate() {
+            state = nfa.next_state(Anchored::No, state, *byte);
+            if !nfa.is_match(state) {
+                continue;
+            }
+            for index in 0..nfa.match_len(state) {
+                let pattern = nfa.match_pattern(state, index);
+                if pattern.as_usize() < values {
+                    add(&mut regions, Region { start: at + 1 - nfa.pattern_len(pattern), end: at + 1 });
+                }
+            }
+        }
+        Some(regions)
+    }
+}
+
+/// Adds a region that ends behind all others, joined with those which it overlaps or touches.
+fn add(regions: &mut Vec<Region>, mut region: Region) {
+    while let Some(last) = regions.pop_if(|last| region.start <= last.end) {
+        region.start = region.start.min(last.start);
+    }
+    regions.push(region);
 }
 
 /// Returns for each state how many of the last bytes may be the beginning of a pattern that goes on.

@@ -2,35 +2,46 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{OnceCell, mpsc};
 
+use super::caches::{CacheLimits, sweep_caches};
 use super::confine::bubblewrap::PROGRAMS;
+use super::confine::toolchain::{Cache, CacheKind};
 use super::confine::{Confinement, Leave, Way};
 use super::keeper;
 use super::lineage::Lineage;
 use super::message::Standing;
 use super::os;
+use super::pending_checks::PendingChecks;
 use super::provider::{Doing, Layers, Room, SandboxProvider, Strength, Terms};
-use super::scratch::Scratch;
-use super::step::{Step, StepEnd, StepError};
+use super::removal::Remover;
+use super::scratch::{self, Scratch};
+use super::step::{Outputs, Step, StepEnd, StepError};
 use super::tree::RunTree;
 
 /// How long a trial of walls may take.
 const TRIAL: Duration = Duration::from_secs(20);
 
+/// How often private caches are looked through.
+const SWEPT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The executor of this machine; clones share what they know.
 #[derive(Debug, Clone)]
 pub struct Local {
     keeper: Arc<Path>,
+    spawner: Arc<os::Spawner>,
     cgroups: Option<&'static Path>,
     descriptors: Option<u64>,
     scratch_root: Arc<Path>,
     lineage: Lineage,
     choice: Choice,
     found: Arc<OnceCell<Found>>,
+    /// When private caches were last looked through.
+    swept: Arc<Mutex<Option<Instant>>>,
+    pending_checks: PendingChecks,
 }
 
 /// Who says how commands are confined.
@@ -52,22 +63,34 @@ struct Found {
 }
 
 impl Local {
-    /// Names the program to execute as a keeper: its `main` must call [`keeper::main`] for [`keeper::ARGUMENT`].
+    /// Names the program to execute as a keeper: its `main` must begin with [`keeper::main_if_asked`].
     pub fn new(keeper: PathBuf) -> Self {
         Self {
             keeper: keeper.into(),
+            spawner: Arc::default(),
             cgroups: keeper::cgroups(),
             descriptors: None,
             scratch_root: std::env::temp_dir().into(),
             lineage: Lineage::default(),
             choice: Choice::Best,
             found: Arc::default(),
+            swept: Arc::default(),
+            pending_checks: PendingChecks::default(),
         }
     }
 
     /// Uses the running program as the keeper, also after its file was replaced by another version.
     pub fn this_program() -> io::Result<Self> {
         os::this_program().map(Self::new)
+    }
+
+    /// Has this process inherit and end what is left behind when the holder of the keepers is killed as well; for the daemon.
+    ///
+    /// From the first step on, every child of this process in a session other than its own counts as such an orphan then.
+    #[must_use]
+    pub fn adopting_orphans(self) -> Self {
+        self.spawner.adopting_orphans();
+        self
     }
 
     /// Does without cgroups, even where they could be used.
@@ -104,8 +127,27 @@ impl Local {
         &self.lineage
     }
 
+    /// Returns the checks that are to be finished before the daemon ends.
+    pub const fn pending_checks(&self) -> &PendingChecks {
+        &self.pending_checks
+    }
+
+    /// Has the temporary files removed that earlier daemons have left; it does not wait for that.
+    pub fn remove_leftovers(&self) {
+        scratch::remove_leftovers(&self.scratch_root, &self.remover());
+    }
+
+    /// Returns who removes directories.
+    pub(super) fn remover(&self) -> Remover {
+        Remover::new(Arc::clone(&self.keeper))
+    }
+
     pub(super) fn keeper(&self) -> &Path {
         &self.keeper
+    }
+
+    pub(super) fn spawner(&self) -> &os::Spawner {
+        &self.spawner
     }
 
     pub(super) const fn cgroups(&self) -> Option<&Path> {
@@ -118,6 +160,19 @@ impl Local {
 
     pub(super) fn scratch_root(&self) -> &Path {
         &self.scratch_root
+    }
+
+    /// Removes private caches that nobody needs, once a day and beside everything else.
+    pub(super) fn sweep_caches_daily(&self, root: &Path) {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.is_some_and(|swept| swept.elapsed() < SWEPT_EVERY) {
+            return;
+        }
+        *swept = Some(Instant::now());
+        let (root, remover) = (root.to_owned(), self.remover());
+        let sweep = move || sweep_caches(&root, CacheLimits::default(), SystemTime::now(), &remover);
+        // Where no thread can be started, the next day will do.
+        let _started = std::thread::Builder::new().name("sweep".to_owned()).spawn(sweep);
     }
 
     /// The way in which a model's commands are confined; none where there is none.
@@ -159,21 +214,36 @@ impl Local {
     /// Runs nothing behind walls, and says which stood.
     async fn trial(self) -> Result<Standing, StepError> {
         let cannot = |source| StepError::Walls { what: "its directory cannot be made", source: Some(source) };
-        let place = Scratch::make(&self.scratch_root).map_err(cannot)?;
-        let terms = Terms::Model(Box::new(Confinement::of(place.path().to_owned())));
+        let place = Scratch::make(&self.scratch_root, self.remover()).map_err(cannot)?;
+        let [home, work] = ["home", "work"].map(|name| place.path().join(name));
+        let cache = home.join("cache");
+        std::fs::create_dir_all(&cache).and_then(|()| std::fs::create_dir(&work)).map_err(cannot)?;
+        // Whether the copy of a cache can begin with what is in it is found out on the way.
+        let terms = Terms::Model(Box::new(Confinement {
+            homes: vec![home],
+            caches: vec![Cache { kind: CacheKind::Npm, path: cache }],
+            cache_root: Some(place.path().join("caches")),
+            ..Confinement::of(work.clone())
+        }));
         let step = Step {
             command: ":".to_owned(),
-            cwd: place.path().to_owned(),
+            cwd: work,
             env: Vec::new(),
             time_limit: TRIAL,
             leave: Leave::default(),
+            outputs: Outputs::Apart,
         };
         let tree = RunTree::on(self, terms);
         match tree.run_and_look(step, mpsc::channel(1).0).await? {
             (StepEnd::Exited(0), Some(standing)) => Ok(standing),
-            (StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut | StepEnd::Stopped, _) => {
-                Err(StepError::Walls { what: "a trial of it failed", source: None })
-            }
+            (
+                StepEnd::Exited(_)
+                | StepEnd::Signaled(_)
+                | StepEnd::TimedOut
+                | StepEnd::OutOfMemory
+                | StepEnd::Stopped,
+                _,
+            ) => Err(StepError::Walls { what: "a trial of it failed", source: None }),
         }
     }
 
@@ -187,6 +257,7 @@ impl Local {
         }
         names.extend(standing.landlock.then_some("landlock"));
         names.extend(standing.seccomp.then_some("seccomp"));
+        names.extend(standing.overlays.then_some("overlay"));
         names.extend(self.holding());
         let (strength, why) = match way {
             Way::Bubblewrap | Way::Namespaces if standing.seccomp => (Strength::Full, None),

@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use super::confine::Walls;
+use super::ground::FileId;
 use super::os;
 use super::step::{Step, StepError};
 
@@ -26,6 +27,8 @@ pub(super) struct Order {
     pub(super) descriptors: Option<u64>,
     /// The working directory.
     pub(super) cwd: CString,
+    /// The directory that the working directory is or lies in, and what the file system calls it; nothing where any will do.
+    pub(super) workspace: Option<Workspace>,
     /// What the shell is given.
     pub(super) command: CString,
     /// What confines it; nothing where nothing does.
@@ -39,24 +42,44 @@ impl Order {
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let mut fields = body.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let mut next = || CString::new(fields.next()?).ok();
-        let (cgroups, descriptors, cwd, command) = (next()?, next()?, next()?, next()?);
+        let (cgroups, descriptors, cwd, path) = (next()?, next()?, next()?, next()?);
+        let (id, command) = (next()?, next()?);
+        let workspace = match id.to_str().ok()? {
+            "" => None,
+            id => Some(Workspace { path, id: id.parse().ok()? }),
+        };
         let descriptors = match descriptors.to_str().ok()? {
             "" => None,
             digits => Some(digits.parse().ok()?),
         };
         let walls = Walls::read(&mut fields, os::path)?;
         let env = fields.map(CString::new).collect::<Result<_, _>>().ok()?;
-        Some(Self { cgroups, descriptors, cwd, command, walls, env })
+        Some(Self { cgroups, descriptors, cwd, workspace, command, walls, env })
     }
 }
 
+/// The workspace of a step, as its session knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Workspace {
+    /// Its path, without links.
+    pub(super) path: CString,
+    /// What the file system calls it.
+    pub(super) id: FileId,
+}
+
+/// What an order says beside the step itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Conditions<'a> {
+    pub(super) cgroups: Option<&'a Path>,
+    pub(super) descriptors: Option<u64>,
+    /// The directory that the step must start in or below, where it is known.
+    pub(super) workspace: Option<(&'a Path, FileId)>,
+    pub(super) walls: Option<&'a Walls>,
+}
+
 /// Writes the order for a step, with its length before it.
-pub(super) fn order(
-    step: &Step,
-    cgroups: Option<&Path>,
-    descriptors: Option<u64>,
-    walls: Option<&Walls>,
-) -> Result<Vec<u8>, StepError> {
+pub(super) fn order(step: &Step, conditions: Conditions<'_>) -> Result<Vec<u8>, StepError> {
+    let Conditions { cgroups, descriptors, workspace, walls } = conditions;
     let mut bytes = vec![0; 4];
     let mut put = |parts: &[&[u8]], problem| {
         for part in parts {
@@ -73,6 +96,11 @@ pub(super) fn order(
     let descriptors = descriptors.map(|number| number.to_string()).unwrap_or_default();
     put(&[descriptors.as_bytes()], "the number of descriptors contains a NUL byte")?;
     put(&[step.cwd.as_os_str().as_encoded_bytes()], "the directory contains a NUL byte")?;
+    let (path, id) = workspace.map_or((&b""[..], String::new()), |(path, id)| {
+        (path.as_os_str().as_encoded_bytes(), id.to_string())
+    });
+    put(&[path], "the workspace's path contains a NUL byte")?;
+    put(&[id.as_bytes()], "what the workspace is called contains a NUL byte")?;
     put(&[step.command.as_bytes()], "the command contains a NUL byte")?;
     for field in Walls::fields(walls) {
         put(&[&field], "a path of the sandbox contains a NUL byte")?;
@@ -109,6 +137,8 @@ pub(super) enum Report {
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
+    /// The step used more memory than it may, and is being ended.
+    OutOfMemory,
     /// Nothing of the step is left.
     Gone,
 }
@@ -124,6 +154,7 @@ impl Report {
             Self::Walled(standing) => (b'K', standing.number()),
             Self::Exited(code) => (b'E', code),
             Self::Signaled(signal) => (b'T', signal),
+            Self::OutOfMemory => (b'M', 0),
             Self::Gone => (b'G', 0),
         };
         let [a, b, c, d] = number.to_le_bytes();
@@ -141,6 +172,7 @@ impl Report {
             b'K' => Some(Self::Walled(Standing::of(number))),
             b'E' => Some(Self::Exited(number)),
             b'T' => Some(Self::Signaled(number)),
+            b'M' => Some(Self::OutOfMemory),
             b'G' => Some(Self::Gone),
             _ => None,
         }
@@ -156,6 +188,8 @@ pub(super) struct Standing {
     pub(super) seccomp: bool,
     /// A bound on the number of processes that also holds for root.
     pub(super) processes: bool,
+    /// Private copies of caches that begin with what is in the caches.
+    pub(super) overlays: bool,
 }
 
 impl Standing {
@@ -165,15 +199,24 @@ impl Standing {
             landlock: self.landlock || other.landlock,
             seccomp: self.seccomp || other.seccomp,
             processes: self.processes || other.processes,
+            overlays: self.overlays || other.overlays,
         }
     }
 
     fn number(self) -> i32 {
-        i32::from(self.landlock) | i32::from(self.seccomp) << 1 | i32::from(self.processes) << 2
+        i32::from(self.landlock)
+            | i32::from(self.seccomp) << 1
+            | i32::from(self.processes) << 2
+            | i32::from(self.overlays) << 3
     }
 
     const fn of(number: i32) -> Self {
-        Self { landlock: number & 1 != 0, seccomp: number & 2 != 0, processes: number & 4 != 0 }
+        Self {
+            landlock: number & 1 != 0,
+            seccomp: number & 2 != 0,
+            processes: number & 4 != 0,
+            overlays: number & 8 != 0,
+        }
     }
 }
 
@@ -191,6 +234,8 @@ pub(super) enum Part {
     Root,
     /// The workspace is not there.
     Missing,
+    /// Another directory is where the workspace was, or a link leads there.
+    Replaced,
     /// The workspace lies in what is hidden.
     Hidden,
     /// Something protected is a link.
@@ -209,12 +254,17 @@ pub(super) enum Part {
     Bubblewrap,
     /// Limits, rights and rules.
     Rules,
+    /// Private copies of caches.
+    Caches,
+    /// The workspace is a home.
+    Home,
 }
 
 impl Part {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 14] = [
         Self::Root,
         Self::Missing,
+        Self::Replaced,
         Self::Hidden,
         Self::Link,
         Self::Own,
@@ -224,6 +274,8 @@ impl Part {
         Self::Loopback,
         Self::Bubblewrap,
         Self::Rules,
+        Self::Caches,
+        Self::Home,
     ];
 
     /// Says what failed.
@@ -231,8 +283,14 @@ impl Part {
         match self {
             Self::Root => "the workspace is the root of the file system",
             Self::Missing => "the workspace is not there",
+            Self::Replaced => {
+                "another directory is where the workspace was when the session started, or a link leads there; start a new \
+                 session there"
+            }
             Self::Hidden => "the workspace lies in a directory that is hidden from commands",
-            Self::Link => "`.git` or `.push` of the workspace is a symbolic link, which cannot be protected",
+            Self::Link => {
+                "`.git` or `.push` of the workspace, or a part of it, is a symbolic link or went away, and cannot be protected"
+            }
             Self::Own => {
                 "the workspace, or a place that may be written, holds pushd's own files (its home, socket, configuration or \
                  keys); open a directory below it"
@@ -243,6 +301,10 @@ impl Part {
             Self::Loopback => "the loopback network cannot be set up",
             Self::Bubblewrap => "bubblewrap failed",
             Self::Rules => "the rules cannot be laid down",
+            Self::Home => {
+                "the workspace is a home, of which commands see only what toolchains need; open a directory below it"
+            }
+            Self::Caches => "the private copies of caches cannot be made below `cache` in pushd's home",
         }
     }
 }
@@ -267,17 +329,26 @@ mod tests {
     use std::time::Duration;
 
     use super::super::confine::{Confinement, Leave, Way};
+    use super::super::step::Outputs;
     use super::*;
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
-        let bytes = order(&step("echo 'a\nb'"), Some(Path::new("/sys/fs/cgroup")), Some(1024), None).unwrap();
+        let id = FileId { device: 7, inode: 8 };
+        let conditions = Conditions {
+            cgroups: Some(Path::new("/sys/fs/cgroup")),
+            descriptors: Some(1024),
+            workspace: Some((Path::new("/w"), id)),
+            walls: None,
+        };
+        let bytes = order(&step("echo 'a\nb'"), conditions).unwrap();
         let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert_eq!(length, bytes.len() - 4);
         let read = Order::decode(&bytes[4..]).unwrap();
         assert_eq!(read.cgroups.to_bytes(), b"/sys/fs/cgroup");
         assert_eq!(read.descriptors, Some(1024));
         assert_eq!(read.cwd.to_bytes(), b"/tmp");
+        assert_eq!(read.workspace, Some(Workspace { path: c"/w".to_owned(), id }));
         assert_eq!(read.command.to_bytes(), b"echo 'a\nb'");
         assert_eq!(read.env, [c"A=1=2".to_owned(), c"EMPTY=".to_owned()]);
     }
@@ -286,8 +357,9 @@ mod tests {
     fn an_order_without_cgroup_command_or_environment_is_read() {
         let mut step = step("");
         step.env.clear();
-        let bytes = order(&step, None, None, None).unwrap();
+        let bytes = order(&step, Conditions::default()).unwrap();
         let read = Order::decode(&bytes[4..]).unwrap();
+        assert_eq!(read.workspace, None);
         assert_eq!((read.cgroups.to_bytes(), read.descriptors), (&b""[..], None));
         assert_eq!((read.command.to_bytes(), read.env.len()), (&b""[..], 0));
     }
@@ -295,30 +367,28 @@ mod tests {
     #[test]
     fn an_order_with_walls_is_read() {
         let walls = Confinement::of("/w".into()).walls(Way::Namespaces, Path::new("/t"), &Leave::default());
-        let bytes = order(&step("true"), None, None, Some(&walls)).unwrap();
+        let bytes = order(&step("true"), with(&walls)).unwrap();
         let read = Order::decode(&bytes[4..]).unwrap();
         assert_eq!((read.walls, read.env.len()), (Some(walls), 2));
         let nowhere = Confinement::of("/w\0".into()).walls(Way::Rules, Path::new("/t"), &Leave::default());
-        assert!(matches!(order(&step("true"), None, None, Some(&nowhere)), Err(StepError::Unusable { .. })));
+        assert!(matches!(order(&step("true"), with(&nowhere)), Err(StepError::Unusable { .. })));
     }
 
     #[test]
     fn what_no_process_can_take_is_refused() {
-        assert!(matches!(order(&step("a\0b"), None, None, None), Err(StepError::Unusable { .. })));
-        assert!(matches!(
-            order(&step(&"x".repeat(ORDER_MAX)), None, None, None),
-            Err(StepError::Unusable { .. })
-        ));
+        let refused =
+            |step: &Step| matches!(order(step, Conditions::default()), Err(StepError::Unusable { .. }));
+        assert!(refused(&step("a\0b")) && refused(&step(&"x".repeat(ORDER_MAX))));
         for name in ["", "A=B", "A\0"] {
             let mut step = step("true");
             step.env = vec![(name.into(), "v".into())];
-            assert!(matches!(order(&step, None, None, None), Err(StepError::Unusable { .. })), "{name:?}");
+            assert!(refused(&step), "{name:?}");
         }
     }
 
     #[test]
     fn a_cut_order_is_none() {
-        let bytes = order(&step("true"), None, None, None).unwrap();
+        let bytes = order(&step("true"), Conditions::default()).unwrap();
         assert_eq!(Order::decode(&bytes[4..bytes.len() - 1]), None);
         assert_eq!(Order::decode(b""), None);
         assert_eq!(Order::decode(b"\0\0/\0"), None);
@@ -333,9 +403,10 @@ mod tests {
             Report::NoWalls(Obstacle { part: Part::Root, errno: 0 }),
             Report::NoWalls(Obstacle { part: Part::Rules, errno: 95 }),
             Report::Walled(Standing::default()),
-            Report::Walled(Standing { landlock: true, seccomp: true, processes: true }),
+            Report::Walled(Standing { landlock: true, seccomp: true, processes: true, overlays: true }),
             Report::Exited(255),
             Report::Signaled(9),
+            Report::OutOfMemory,
             Report::Gone,
         ] {
             assert_eq!(Report::decode(report.encode()), Some(report));
@@ -343,9 +414,14 @@ mod tests {
         assert_eq!(Report::decode(*b"?0000"), None);
     }
 
+    fn with(walls: &Walls) -> Conditions<'_> {
+        Conditions { walls: Some(walls), ..Conditions::default() }
+    }
+
     fn step(command: &str) -> Step {
         let env = vec![("A".into(), "1=2".into()), ("EMPTY".into(), "".into())];
         let time_limit = Duration::from_secs(1);
-        Step { command: command.into(), cwd: "/tmp".into(), env, time_limit, leave: Leave::default() }
+        let (leave, outputs) = (Leave::default(), Outputs::Apart);
+        Step { command: command.into(), cwd: "/tmp".into(), env, time_limit, leave, outputs }
     }
 }

@@ -3,13 +3,15 @@
 //! A [`SandboxProvider`] opens a [`Room`] for each run; in a room commands are run and stopped. `local` runs them on this
 //! machine behind as many walls as it has, `none` without any; one that runs them on another machine would be a third.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::confine::Confinement;
+use super::confine::{Confinement, Way};
+use super::pending_checks::PendingCheck;
 use super::step::{Chunk, Left, Step, StepEnd, StepError};
 
 /// Something that is done while others go on.
@@ -38,6 +40,20 @@ pub trait Room: Send + Sync {
     /// Output goes to `out` as it comes; while `out` is full the command waits. A future that is dropped ends its command, and
     /// everything that started.
     fn run(&self, step: Step, out: mpsc::Sender<Chunk>) -> Doing<'_, Result<StepEnd, StepError>>;
+
+    /// Says what a command that failed could not see, and which setting opens it; nothing where it was free to look.
+    fn hints<'a>(
+        &'a self,
+        command: &'a str,
+        home: Option<&'a Path>,
+        printed: &'a str,
+    ) -> Doing<'a, Vec<String>>;
+
+    /// Says how its commands are confined, unless they are to run outside; nothing where they are not.
+    fn way(&self) -> Doing<'_, Option<Way>>;
+
+    /// Begins a check of what a command changes: the daemon does not end before what is returned is dropped.
+    fn begin_check(&self) -> PendingCheck;
 
     /// Ends everything and waits until nothing is left, for at most `limit`.
     fn stop(&self, limit: Duration) -> Doing<'_, Result<(), Left>>;

@@ -1,90 +1,79 @@
 //! A run's own directory: its temporary files, and the empty file that stands for hidden ones.
 //!
-//! It is made when a step first needs it and removed when the last keeper of the run is gone.
+//! It is made when a step first needs it, and handed to the [`Remover`] when the last keeper of the run is gone.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::confine::{BLANK, FILES};
 use super::os;
+use super::removal::{self, Remover};
 
-/// What the directories are called; a process id and a number follow.
+/// What the directories are called; a process id, the time of its start and a number follow.
 const PREFIX: &str = "run-";
 
 /// A directory that goes with its owner.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(super) struct Scratch {
+    path: PathBuf,
+    remover: Remover,
+}
 
 impl Scratch {
     /// Makes a directory below `root`, for its owner alone.
-    pub(super) fn make(root: &Path) -> io::Result<Self> {
+    pub(super) fn make(root: &Path, remover: Remover) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         os::private_directories(root)?;
         let scratch = loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = root.join(format!("{PREFIX}{}-{count}", std::process::id()));
+            let path = root.join(format!("{}{count}", own_prefix()));
             match os::private_directory(&path) {
-                // One that a daemon of our id has left; a later sweep takes it.
+                // Whoever made it, it is not ours.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(()) => break Self(path),
+                Ok(()) => break Self { path, remover },
             }
         };
-        os::private_directory(&scratch.0.join(FILES))?;
-        fs::write(scratch.0.join(BLANK), "")?;
+        os::private_directory(&scratch.path.join(FILES))?;
+        fs::write(scratch.path.join(BLANK), "")?;
         Ok(scratch)
     }
 
     /// Returns its path.
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let path = std::mem::take(&mut self.0);
-        let remove = move || remove(&path);
-        // A large tree takes its time, which is nobody else's; what is left goes with the next sweep.
-        let _started = std::thread::Builder::new().name("sweep".to_owned()).spawn(remove);
+        self.remover.remove(std::mem::take(&mut self.path));
     }
 }
 
-/// Removes a directory, also where its owner has closed parts of it to himself.
-fn remove(path: &Path) {
-    if fs::remove_dir_all(path).is_err() {
-        open_up(path);
-        // What is left is tried again by the next daemon.
-        let _tried = fs::remove_dir_all(path);
-    }
-}
-
-/// Opens a directory and those in it to their owner; links are not followed.
-fn open_up(path: &Path) {
-    let mut closed = vec![path.to_owned()];
-    while let Some(path) = closed.pop() {
-        if fs::symlink_metadata(&path).is_ok_and(|there| there.is_dir()) {
-            // What is not ours stays as it is.
-            let _opened = os::open_to_owner(&path);
-            closed.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
-        }
-    }
-}
-
-/// Removes the directories that an earlier daemon has left below `root`; it blocks.
-pub fn sweep(root: &Path) {
-    let own = format!("{PREFIX}{}-", std::process::id());
+/// Has the directories removed that earlier daemons have left below `root`, in the background.
+pub(super) fn remove_leftovers(root: &Path, remover: &Remover) {
+    let own = own_prefix();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let left = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(PREFIX) && !name.starts_with(&own));
+        let name = entry.file_name();
+        let left = name.to_str().is_some_and(|name| {
+            name.starts_with(removal::PREFIX) || (name.starts_with(PREFIX) && !name.starts_with(&own))
+        });
         if left {
-            remove(&entry.path());
+            remover.remove(entry.path());
         }
     }
+}
+
+/// What the directories of this process are called: an id alone is given to another process one day.
+fn own_prefix() -> String {
+    static BORN: OnceLock<u128> = OnceLock::new();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{PREFIX}{}-{}-", std::process::id(), BORN.get_or_init(now))
 }
 
 #[cfg(test)]
@@ -92,20 +81,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_removes_what_others_left_and_nothing_else() {
+    fn leftovers_of_others_are_renamed_to_be_removed_and_nothing_else_is() {
         let root = tempfile::tempdir().unwrap();
-        let own = Scratch::make(root.path()).unwrap();
-        fs::create_dir_all(root.path().join("run-1-0/files/deep")).unwrap();
-        fs::create_dir(root.path().join("precious")).unwrap();
-        sweep(root.path());
+        let own = Scratch::make(root.path(), remover()).unwrap();
+        // One that had our process id is somebody else's too.
+        let old = format!("run-{}-0", std::process::id());
+        for name in ["run-1-0/files/deep", "removing-2-run-1-1/files", "precious", &old] {
+            fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        remove_leftovers(root.path(), &remover());
         assert!(own.path().join(FILES).is_dir() && own.path().join(BLANK).is_file());
-        assert!(!root.path().join("run-1-0").exists() && root.path().join("precious").exists());
+        assert!(root.path().join("precious").exists());
+        for gone in ["run-1-0", &old] {
+            assert!(!root.path().join(gone).exists(), "{gone}");
+        }
     }
 
     #[test]
-    fn what_is_in_the_way_is_left_to_a_sweep() {
+    fn what_is_in_the_way_is_not_taken_for_ours() {
         let root = tempfile::tempdir().unwrap();
-        let first = Scratch::make(root.path()).unwrap();
+        let first = Scratch::make(root.path(), remover()).unwrap();
         let name = first.path().file_name().unwrap().to_str().unwrap().to_owned();
         let (prefix, count) = name.rsplit_once('-').unwrap();
         let next: u64 = count.parse::<u64>().unwrap() + 1;
@@ -113,28 +108,12 @@ mod tests {
         for ahead in next..next + 50 {
             fs::create_dir_all(root.path().join(format!("{prefix}-{ahead}/files/old"))).unwrap();
         }
-        let second = Scratch::make(root.path()).unwrap();
+        let second = Scratch::make(root.path(), remover()).unwrap();
         assert!(!second.path().join(FILES).join("old").exists());
     }
 
-    #[cfg(unix)]
-    #[test]
-    fn what_was_closed_to_its_owner_is_removed_all_the_same() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let root = tempfile::tempdir().unwrap();
-        let left = root.path().join("run-1-0");
-        fs::create_dir_all(left.join("files/shut/deep")).unwrap();
-        fs::write(left.join("files/shut/deep/f"), "x").unwrap();
-        for (name, mode) in [("files/shut/deep", 0o500), ("files/shut", 0o000)] {
-            fs::set_permissions(left.join(name), fs::Permissions::from_mode(mode)).unwrap();
-        }
-        // Root is held back by no mode; that the modes are opened is seen all the same.
-        open_up(&left);
-        let mode = fs::metadata(left.join("files/shut/deep")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700);
-        fs::set_permissions(left.join("files/shut"), fs::Permissions::from_mode(0o000)).unwrap();
-        sweep(root.path());
-        assert!(!left.exists());
+    /// One that removes nothing: what is looked at here is which names are taken.
+    fn remover() -> Remover {
+        Remover::new(Path::new("/bin/false").into())
     }
 }

@@ -25,6 +25,18 @@ pub struct Step {
     pub time_limit: Duration,
     /// What it may do beyond what its room allows.
     pub leave: Leave,
+    /// Whether its two outputs are told apart.
+    pub outputs: Outputs,
+}
+
+/// Whether the two outputs of a step are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Outputs {
+    /// Each has a pipe of its own: the order between the two is not kept.
+    #[default]
+    Apart,
+    /// Both are one pipe, as on a terminal: everything comes in its order, as [`Stream::Stdout`].
+    Joined,
 }
 
 /// Commands and environments carry secrets, so neither is shown.
@@ -73,6 +85,8 @@ pub enum StepEnd {
     Signaled(i32),
     /// The time limit passed; everything of the step was ended.
     TimedOut,
+    /// It used more memory than it may; everything of the step was ended.
+    OutOfMemory,
     /// The run was stopped, before or during the step.
     Stopped,
 }

@@ -4,27 +4,34 @@
 //! signals a process: the order to end goes to the keepers, who own the processes, and their word that nothing is
 //! left is waited for.
 
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use super::confine::{TEMP, Walls, Way};
-use super::keeper;
-use super::lineage::Entered;
+use super::caches::CacheStore;
+use super::confine::toolchain::Cache;
+use super::confine::{Confinement, TEMP, Walls, Way, hint, system_credentials};
+use super::ground::FileId;
+use super::lineage::Author;
 use super::local::Local;
-use super::message::{self, Obstacle, REPORT_LEN, Report, Standing};
-use super::os::{self, Link, Process, Spawned};
+use super::message::{self, Conditions, Standing};
+use super::os::{self, Spawned};
+use super::pending_checks::PendingCheck;
 use super::provider::{Doing, Room, Terms};
 use super::pump;
 use super::scratch::Scratch;
-use super::step::{Chunk, Left, Step, StepEnd, StepError, Stream};
+use super::step::{Chunk, Left, Step, StepEnd, StepError};
+use super::supervised::{Company, GRACE, Kept, Unfinished};
+use super::tools::repository;
+use crate::bounded_io::{FileTasks, NoAnswer};
 
-/// How long a step that was ended is waited for before its end is reported all the same.
-const GRACE: Duration = Duration::from_secs(5);
+/// The threads on which steps are prepared that look at files.
+static FILES: LazyLock<FileTasks> = LazyLock::new(|| FileTasks::new(32, Duration::from_secs(10)));
 
 /// All processes of one run; handles are cloned, and when the last is dropped everything is ended.
 #[derive(Clone)]
@@ -41,7 +48,16 @@ impl RunTree {
     /// A run that has no process yet.
     pub fn on(local: Local, terms: Terms) -> Self {
         let (stopped, kept) = (watch::Sender::new(false), Mutex::default());
-        Self { trunk: Arc::new(Trunk { local, terms, stopped, kept, scratch: Mutex::default() }) }
+        Self {
+            trunk: Arc::new(Trunk {
+                local,
+                terms,
+                stopped,
+                kept,
+                scratch: Mutex::default(),
+                caches: Mutex::default(),
+            }),
+        }
     }
 
     /// Runs one step and returns when its shell has left and its output has been passed on.
@@ -66,11 +82,17 @@ impl RunTree {
             walls = self.trunk.walls(&mut step) => walls?,
         };
         let local = &self.trunk.local;
-        let order = message::order(&step, local.cgroups(), local.descriptors(), walls.as_ref())?;
+        let conditions = Conditions {
+            cgroups: local.cgroups(),
+            descriptors: local.descriptors(),
+            workspace: self.trunk.workspace(),
+            walls: walls.as_ref(),
+        };
+        let order = message::order(&step, conditions)?;
         let path = local.keeper();
-        let spawned =
-            os::spawn(path).map_err(|source| StepError::Keeper { path: path.to_path_buf(), source })?;
-        let company = self.trunk.company(spawned.pid);
+        let spawned = local.spawner().spawn(path, step.outputs).await;
+        let spawned = spawned.map_err(|source| StepError::Keeper { path: path.to_path_buf(), source })?;
+        let company = self.trunk.company(&spawned);
         let (kept, outputs) = Kept::attend(spawned, company);
         let unfinished = Unfinished(&kept);
         self.trunk.hold(&kept);
@@ -115,6 +137,33 @@ impl Room for RunTree {
         Box::pin(Self::run(self, step, out))
     }
 
+    fn hints<'a>(
+        &'a self,
+        command: &'a str,
+        home: Option<&'a Path>,
+        printed: &'a str,
+    ) -> Doing<'a, Vec<String>> {
+        Box::pin(async move {
+            match (&self.trunk.terms, self.trunk.local.way().await) {
+                (Terms::Model(confinement), Some(_)) => hint::notes(confinement, home, command, printed),
+                (Terms::Model(_), None) | (Terms::User, _) => Vec::new(),
+            }
+        })
+    }
+
+    fn way(&self) -> Doing<'_, Option<Way>> {
+        Box::pin(async {
+            match self.trunk.terms {
+                Terms::Model(_) => self.trunk.local.way().await,
+                Terms::User => None,
+            }
+        })
+    }
+
+    fn begin_check(&self) -> PendingCheck {
+        self.trunk.local.pending_checks().begin()
+    }
+
     fn stop(&self, limit: Duration) -> Doing<'_, Result<(), Left>> {
         Box::pin(Self::stop(self, limit))
     }
@@ -132,11 +181,16 @@ struct Trunk {
     kept: Mutex<Vec<Arc<Kept>>>,
     /// The run's own directory, once a step needs one.
     scratch: Mutex<Option<Arc<Scratch>>>,
+    /// The private caches of the workspace, once a step needs them.
+    caches: Mutex<Option<CacheStore>>,
 }
+
+/// Variables of an environment.
+type Variables = Vec<(OsString, OsString)>;
 
 impl Trunk {
     /// Says what is to stand around a step, and takes out of its environment what does not belong there.
-    async fn walls(&self, step: &mut Step) -> Result<Option<Walls>, StepError> {
+    async fn walls(self: &Arc<Self>, step: &mut Step) -> Result<Option<Walls>, StepError> {
         let confinement = match &self.terms {
             Terms::User => return Ok(None),
             Terms::Model(_) if step.leave.outside => return Ok(None),
@@ -144,13 +198,71 @@ impl Trunk {
         };
         let Some(way) = self.local.way().await else { return Ok(None) };
         let scratch = self.scratch()?;
-        let walls = confinement.walls(way, scratch.path(), &step.leave);
+        let mut walls = confinement.walls(way, scratch.path(), &step.leave);
+        let trunk = Arc::clone(self);
+        // The workspace may lie on a mount that hangs.
+        let prepared = FILES.run_in(&confinement.workspace, move || {
+            let variables = trunk.prepare(&mut walls)?;
+            Ok((walls, variables))
+        });
+        let late = |why: NoAnswer| StepError::Walls {
+            what: "the workspace does not answer",
+            source: Some(io::Error::other(why)),
+        };
+        let (walls, variables) = prepared.await.map_err(late)??;
         let temp = match way {
             Way::Bubblewrap | Way::Namespaces => Path::new(TEMP),
             Way::Rules => &walls.temp,
         };
         step.env = confinement.environment(&step.env, temp);
+        step.env.retain(|(name, _)| !variables.iter().any(|(known, _)| known == name));
+        step.env.extend(variables);
         Ok(Some(walls))
+    }
+
+    /// The workspace of a model's commands, confined or not, where it is known which directory that is.
+    fn workspace(&self) -> Option<(&Path, FileId)> {
+        match &self.terms {
+            Terms::User => None,
+            Terms::Model(terms) => Some((&terms.workspace, terms.workspace_id?)),
+        }
+    }
+
+    /// Looks for what the confinement needs to know of files; it blocks, and returns variables for the step.
+    fn prepare(&self, walls: &mut Walls) -> Result<Variables, StepError> {
+        let Terms::Model(terms) = &self.terms else { return Ok(Vec::new()) };
+        // What the step could not read anyway takes no mount.
+        walls.hidden.extend(system_credentials().into_iter().filter(|path| os::may_read(path)));
+        walls.opened.extend(repository::directories_outside(&terms.workspace, &terms.writable, &terms.homes));
+        self.private_caches(terms, walls)
+    }
+
+    /// Gives a step private copies of caches; returns the variables that lead to them where nothing can be mounted.
+    fn private_caches(&self, terms: &Confinement, walls: &mut Walls) -> Result<Variables, StepError> {
+        let Some(root) = terms.cache_root.as_deref().filter(|_| !terms.caches.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        if !terms.workspace.is_dir() {
+            // Who builds the view says what is wrong with it.
+            return Ok(Vec::new());
+        }
+        let what = "its private caches cannot be made";
+        let failed = |source| StepError::Walls { what, source: Some(source) };
+        let mut store = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = match &*store {
+            Some(store) => store,
+            None => {
+                self.local.sweep_caches_daily(root);
+                store.insert(CacheStore::open(root, &terms.workspace).map_err(failed)?)
+            }
+        };
+        walls.cache_store = store.path().to_owned();
+        let is_written = |cache: &Cache| terms.writable.iter().any(|place| cache.path.starts_with(place));
+        walls.caches = terms.caches.iter().filter(|cache| !is_written(cache)).cloned().collect();
+        match walls.way {
+            Way::Bubblewrap | Way::Namespaces => Ok(Vec::new()),
+            Way::Rules => store.variables(&walls.caches).map_err(failed),
+        }
     }
 
     fn scratch(&self) -> Result<Arc<Scratch>, StepError> {
@@ -158,18 +270,19 @@ impl Trunk {
         if let Some(scratch) = &*scratch {
             return Ok(Arc::clone(scratch));
         }
-        let made = Scratch::make(self.local.scratch_root());
+        let made = Scratch::make(self.local.scratch_root(), self.local.remover());
         let what = "its temporary directory cannot be made";
         let made = made.map_err(|source| StepError::Walls { what, source: Some(source) })?;
         Ok(Arc::clone(scratch.insert(Arc::new(made))))
     }
 
     /// What a keeper keeps for as long as it lives.
-    fn company(&self, keeper: u32) -> Company {
-        let entered = match self.terms {
-            Terms::User => None,
-            Terms::Model(_) => Some(self.local.lineage().enter(keeper)),
+    fn company(&self, spawned: &Spawned) -> Company {
+        let author = match self.terms {
+            Terms::User => Author::User,
+            Terms::Model(_) => Author::Model,
         };
+        let entered = self.local.lineage().enter(spawned.pid, spawned.born, author);
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Company { _entered: entered, _scratch: scratch }
     }
@@ -180,7 +293,7 @@ impl Trunk {
         kept.push(Arc::clone(new));
         // A stop that came while the keeper was started has not seen it.
         if *self.stopped.borrow() {
-            new.link.close();
+            new.end();
         }
     }
 
@@ -195,7 +308,7 @@ impl Trunk {
         // The mark comes first: whoever sees a step end by our signal sees that we gave it.
         self.stopped.send_replace(true);
         for kept in self.kept().iter() {
-            kept.link.close();
+            kept.end();
         }
     }
 
@@ -208,199 +321,5 @@ impl Trunk {
 impl Drop for Trunk {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// What has to stay while a keeper lives.
-struct Company {
-    _entered: Option<Entered>,
-    _scratch: Option<Arc<Scratch>>,
-}
-
-/// One keeper that was started.
-struct Kept {
-    pid: u32,
-    link: Link,
-    seen: watch::Receiver<Seen>,
-}
-
-impl Kept {
-    /// Takes a keeper into care: its reports are read and its end is waited for by a task of its own.
-    fn attend(spawned: Spawned, company: Company) -> (Arc<Self>, Outputs) {
-        let Spawned { pid, process, link, stdout, stderr } = spawned;
-        let (tell, seen) = watch::channel(Seen::default());
-        let kept = Arc::new(Self { pid, link, seen });
-        tokio::spawn(Arc::clone(&kept).listen(process, tell, company));
-        (kept, Outputs { stdout, stderr })
-    }
-
-    /// Reads reports until the keeper has ended.
-    async fn listen(self: Arc<Self>, mut process: Process, tell: watch::Sender<Seen>, company: Company) {
-        let mut said_gone = false;
-        let mut record = [0; REPORT_LEN];
-        let mut filled = 0;
-        while let Ok(length @ 1..) = self.link.receive(&mut record[filled..]).await {
-            filled += length;
-            if filled == REPORT_LEN {
-                filled = 0;
-                said_gone |= tell_report(record, &tell);
-            }
-        }
-        // Whatever happened to the socket, a keeper is not left to itself.
-        self.link.close();
-        let _status = process.wait().await;
-        if !said_gone {
-            keeper::clean_after(self.pid);
-        }
-        drop(company);
-        tell.send_modify(|seen| seen.gone = true);
-    }
-
-    /// Has the order carried out and passes the output on.
-    async fn follow(
-        self: &Arc<Self>,
-        order: &[u8],
-        limit: Duration,
-        outputs: Outputs,
-        out: &mpsc::Sender<Chunk>,
-    ) -> Result<StepEnd, Lost> {
-        let over = watch::Sender::new(false);
-        let (stdout_over, stderr_over) = (over.subscribe(), over.subscribe());
-        let verdict = async {
-            let verdict = tokio::select! {
-                ended = self.ended(order) => ended,
-                () = sleep(limit) => {
-                    self.link.close();
-                    self.gone_within(GRACE).await;
-                    Ok(StepEnd::TimedOut)
-                }
-            };
-            over.send_replace(true);
-            verdict
-        };
-        let (verdict, stdout, stderr) = tokio::join!(
-            verdict,
-            pump::pass_on(outputs.stdout, Stream::Stdout, out, stdout_over),
-            pump::pass_on(outputs.stderr, Stream::Stderr, out, stderr_over),
-        );
-        for pipe in [stdout, stderr].into_iter().flatten() {
-            let kept = Arc::clone(self);
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = pump::discard(pipe) => {}
-                    () = kept.gone() => {}
-                }
-            });
-        }
-        verdict
-    }
-
-    /// Sends the order and waits for the shell's end.
-    async fn ended(&self, order: &[u8]) -> Result<StepEnd, Lost> {
-        // A failure to send shows as an end without a word, which is told apart below.
-        let _sent = self.link.send(order).await;
-        let mut seen = self.seen.clone();
-        let outcome = match seen.wait_for(|seen| seen.outcome.is_some() || seen.gone).await {
-            Ok(seen) => seen.outcome,
-            Err(_) => None,
-        };
-        match outcome {
-            Some(Report::Exited(code)) => Ok(StepEnd::Exited(code)),
-            Some(Report::Signaled(signal)) => Ok(StepEnd::Signaled(signal)),
-            Some(Report::NoDirectory(errno)) => Err(Lost::Directory(errno)),
-            Some(Report::NoShell(errno)) => Err(Lost::Shell(errno)),
-            Some(Report::NoWalls(obstacle)) => Err(Lost::Walls(obstacle)),
-            Some(Report::Started(_) | Report::Walled(_) | Report::Gone) | None => Err(Lost::Keeper),
-        }
-    }
-
-    async fn gone_within(&self, limit: Duration) {
-        // Past the limit the keeper goes on trying; a stop of the run reports what is left.
-        let _late = timeout(limit, self.gone()).await;
-    }
-
-    async fn gone(&self) {
-        // The sender is dropped only by a runtime that ends, and then the socket is closed with it.
-        let mut seen = self.seen.clone();
-        let _ended = seen.wait_for(|seen| seen.gone).await;
-    }
-
-    fn is_gone(&self) -> bool {
-        self.seen.borrow().gone
-    }
-}
-
-/// What a keeper has reported so far.
-#[derive(Debug, Default)]
-struct Seen {
-    outcome: Option<Report>,
-    standing: Option<Standing>,
-    gone: bool,
-}
-
-/// Notes a report; whether it said that nothing is left.
-fn tell_report(record: [u8; REPORT_LEN], tell: &watch::Sender<Seen>) -> bool {
-    match Report::decode(record) {
-        Some(Report::Gone) => true,
-        Some(Report::Started(_)) | None => false,
-        Some(Report::Walled(standing)) => {
-            tell.send_modify(|seen| seen.standing = Some(standing));
-            false
-        }
-        Some(
-            outcome @ (Report::NoDirectory(_)
-            | Report::NoShell(_)
-            | Report::NoWalls(_)
-            | Report::Exited(_)
-            | Report::Signaled(_)),
-        ) => {
-            tell.send_modify(|seen| seen.outcome = Some(outcome));
-            false
-        }
-    }
-}
-
-/// The two outputs of a step.
-struct Outputs {
-    stdout: os::Pipe,
-    stderr: os::Pipe,
-}
-
-/// Ends its step when it is dropped unsettled, as happens to a future nobody waits for any more.
-struct Unfinished<'a>(&'a Kept);
-
-impl Unfinished<'_> {
-    fn settle(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        self.0.link.close();
-    }
-}
-
-/// Why a step has no end of its own; numbers are the system's.
-enum Lost {
-    Directory(i32),
-    Shell(i32),
-    Walls(Obstacle),
-    Keeper,
-}
-
-impl Lost {
-    fn into_error(self, cwd: PathBuf) -> StepError {
-        match self {
-            Self::Directory(errno) => {
-                StepError::Directory { path: cwd, source: io::Error::from_raw_os_error(errno) }
-            }
-            Self::Shell(errno) => StepError::Shell { source: io::Error::from_raw_os_error(errno) },
-            Self::Walls(Obstacle { part, errno }) => {
-                let source = (errno != 0).then(|| io::Error::from_raw_os_error(errno));
-                StepError::Walls { what: part.words(), source }
-            }
-            Self::Keeper => StepError::KeeperLost,
-        }
     }
 }

@@ -6,55 +6,92 @@
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use nix::errno::Errno;
+use nix::fcntl::AtFlags;
 use nix::sys::socket::{Shutdown, shutdown};
+use nix::unistd::AccessFlags;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
 
-use super::keeper;
+use super::step::Outputs;
+
+#[cfg(target_os = "linux")]
+#[path = "spawn/linux.rs"]
+mod spawn;
+#[cfg(not(target_os = "linux"))]
+#[path = "spawn/posix.rs"]
+mod spawn;
+
+pub(super) use spawn::{Process, Spawner};
 
 /// A keeper that was started, and what the daemon holds of it.
 pub(super) struct Spawned {
     pub(super) pid: u32,
+    /// When it was born, where the system says.
+    pub(super) born: u64,
     pub(super) process: Process,
     pub(super) link: Link,
     pub(super) stdout: Pipe,
-    pub(super) stderr: Pipe,
+    /// Nothing where standard error is the same pipe as standard output.
+    pub(super) stderr: Option<Pipe>,
 }
 
-/// Starts `program` as a keeper.
-pub(super) fn spawn(program: &Path) -> io::Result<Spawned> {
-    let (ours, theirs) = StdUnixStream::pair()?;
-    let (stdout, to_stdout) = io::pipe()?;
-    let (stderr, to_stderr) = io::pipe()?;
-    ours.set_nonblocking(true)?;
-    let link = Link(UnixStream::from_std(ours)?);
-    let child = Command::new(program)
-        .arg0("push")
-        .arg(keeper::ARGUMENT)
-        .env_clear()
-        .current_dir("/")
-        .stdin(OwnedFd::from(theirs))
-        .stdout(to_stdout)
-        .stderr(to_stderr)
-        .spawn()?;
-    let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
-    Ok(Spawned { pid, process: Process(child), link, stdout: Pipe::new(stdout)?, stderr: Pipe::new(stderr)? })
+/// The three descriptors of a supervisor.
+#[derive(Debug)]
+struct Descriptors {
+    link: StdUnixStream,
+    stdout: io::PipeWriter,
+    stderr: io::PipeWriter,
+}
+
+impl Descriptors {
+    /// Their numbers, in the order in which a supervisor has them.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux sends them"))]
+    fn numbers(&self) -> [RawFd; 3] {
+        [self.link.as_raw_fd(), self.stdout.as_raw_fd(), self.stderr.as_raw_fd()]
+    }
+}
+
+impl Spawner {
+    /// Starts a keeper by `program`.
+    pub(super) async fn spawn(&self, program: &Path, outputs: Outputs) -> io::Result<Spawned> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let (stdout, to_stdout) = io::pipe()?;
+        let (stderr, to_stderr) = match outputs {
+            Outputs::Apart => io::pipe().map(|(stderr, to_stderr)| (Some(stderr), to_stderr))?,
+            Outputs::Joined => (None, to_stdout.try_clone()?),
+        };
+        ours.set_nonblocking(true)?;
+        let link = Link(UnixStream::from_std(ours)?);
+        let (stdout, stderr) = (Pipe::new(stdout)?, stderr.map(Pipe::new).transpose()?);
+        let descriptors = Descriptors { link: theirs, stdout: to_stdout, stderr: to_stderr };
+        let process = self.start(program, descriptors).await?;
+        Ok(Spawned { pid: process.pid()?, born: process.born(), process, link, stdout, stderr })
+    }
 }
 
 /// The program that is running, in a form that still names it after its file was replaced.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     let itself = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && itself.exists() { Ok(itself.to_owned()) } else { std::env::current_exe() }
+}
+
+/// How many bytes a file takes on the disk: a sparse one less than it is long.
+pub(super) fn disk_bytes(there: &std::fs::Metadata) -> u64 {
+    // The unit is 512 bytes on every system, whatever blocks the file system has.
+    there.blocks().saturating_mul(512)
+}
+
+/// Tells whether this process, and whatever it starts, may read something.
+pub(super) fn may_read(path: &Path) -> bool {
+    nix::unistd::faccessat(nix::fcntl::AT_FDCWD, path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
 /// A path from the bytes of an order.
@@ -72,19 +109,16 @@ pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 
-/// Lets the owner of a directory do everything with it.
-pub(super) fn open_to_owner(path: &Path) -> io::Result<()> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+/// Makes a symbolic link; what stands under its name already is not followed.
+pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
 }
 
-/// The keeper's process.
-pub(super) struct Process(Child);
-
-impl Process {
-    /// Waits for its end, so that no zombie stays.
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait().await
-    }
+/// Tells whether what was opened still stands under its path.
+pub(super) fn is_same(path: &Path, opened: &std::fs::File) -> bool {
+    let there = std::fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
+    let opened = opened.metadata().map(|opened| (opened.dev(), opened.ino()));
+    there.is_ok_and(|there| opened.is_ok_and(|opened| opened == there))
 }
 
 /// The daemon's end of the socket to a keeper.

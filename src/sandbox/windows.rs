@@ -7,23 +7,45 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::step::Outputs;
+
 /// A keeper that was started; there is none.
 pub(super) struct Spawned {
     pub(super) pid: u32,
+    pub(super) born: u64,
     pub(super) process: Process,
     pub(super) link: Link,
     pub(super) stdout: Pipe,
-    pub(super) stderr: Pipe,
+    pub(super) stderr: Option<Pipe>,
 }
 
-/// Refuses to start a keeper.
-pub(super) fn spawn(_program: &Path) -> io::Result<Spawned> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "running steps is not supported on Windows yet"))
+/// Refuses to start keepers.
+#[derive(Debug, Default)]
+pub(super) struct Spawner;
+
+impl Spawner {
+    /// Nothing is inherited here.
+    pub(super) const fn adopting_orphans(&self) {}
+
+    /// Refuses to start a keeper.
+    pub(super) async fn spawn(&self, _program: &Path, _outputs: Outputs) -> io::Result<Spawned> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "running steps is not supported on Windows yet"))
+    }
 }
 
 /// The program that is running.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
+}
+
+/// How many bytes a file has; what it takes on the disk is not told without a further call.
+pub(super) fn disk_bytes(there: &std::fs::Metadata) -> u64 {
+    there.len()
+}
+
+/// Tells whether this process may read something; what is asked about is not there on this system.
+pub(super) const fn may_read(_path: &Path) -> bool {
+    false
 }
 
 /// A path from the bytes of an order, of which there is none.
@@ -41,18 +63,25 @@ pub(super) fn private_directories(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
-/// Lets a directory be removed.
-pub(super) fn open_to_owner(path: &Path) -> io::Result<()> {
-    let mut permissions = std::fs::metadata(path)?.permissions();
-    permissions.set_readonly(false);
-    std::fs::set_permissions(path, permissions)
+/// Refuses: nothing here needs a link.
+pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Tells whether what was opened still stands under its path: here nothing that is open can be renamed.
+pub(super) const fn is_same(_path: &Path, _opened: &std::fs::File) -> bool {
+    true
 }
 
 /// The keeper's process, which cannot exist.
 pub(super) struct Process(Infallible);
 
 impl Process {
-    pub(super) async fn wait(&mut self) -> io::Result<()> {
+    pub(super) async fn wait(&mut self) {
+        match self.0 {}
+    }
+
+    pub(super) async fn kill(&mut self) {
         match self.0 {}
     }
 }

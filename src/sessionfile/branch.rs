@@ -54,6 +54,21 @@ impl Stored {
         branch
     }
 
+    /// Returns the last compaction of the branch with what it kept, and everything after it; the whole branch without one.
+    ///
+    /// The summary comes first, so that it stands for nothing of the rest.
+    pub fn since_compaction(&self) -> Vec<&Entry> {
+        let branch = self.branch();
+        let Some(at) = branch.iter().rposition(|entry| matches!(entry.change, Change::Compaction { .. }))
+        else {
+            return branch;
+        };
+        let Change::Compaction { first_kept, .. } = &branch[at].change else { return branch };
+        let kept = branch[..at].iter().position(|entry| entry.id == *first_kept).unwrap_or(at);
+        let rest = branch[kept..at].iter().chain(&branch[at + 1..]);
+        std::iter::once(&branch[at]).chain(rest).copied().collect()
+    }
+
     /// Returns what is told of the branch: its messages, from the last compaction on.
     pub fn conversation(&self) -> Conversation {
         let branch = self.branch();

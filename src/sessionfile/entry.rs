@@ -104,8 +104,13 @@ pub struct Stored {
     pub(super) header_name: Option<String>,
     /// Whether the last line was only half written, and is not counted.
     pub torn: bool,
-    /// How many entries, messages and blocks were passed over because nobody here knows their kind.
+    /// How many entries, messages and blocks were passed over because nobody here knows their kind, or because they were cut
+    /// short.
     pub unknown: u64,
+    /// How many bytes the file had.
+    pub bytes: u64,
+    /// How many of them are whole lines.
+    pub(super) whole: u64,
 }
 
 impl Stored {

@@ -1,15 +1,17 @@
 //! A conversation of a file as what a session takes in: runs that are over, turn by turn.
 //!
 //! Every message of the user begins a run; what the model said and had done until the next one belongs to it. What stands
-//! where no run is open (the rest of one that a compaction cut in two) gets a run of its own. Texts are cut to a size that
+//! where no run is open (the rest of one that a compaction cut in two) gets a run of its own. Everything keeps its time and the
+//! name of its entry. Texts are cut to a size that
 //! every client can be shown. Nothing is redacted here: the session does that with whatever it takes in.
 
 use crate::kernel::event::{Ending, Image, Taken, Used};
-use crate::kernel::id::{CallId, Json, MessageId, RunId};
-use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn};
+use crate::kernel::id::{CallId, Json, MessageId, RunId, Seq};
+use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn, Kept, Provenance};
+use crate::kernel::time::Now;
 
-use super::branch::Conversation;
-use super::message::{Assistant, Bash, Block, Content, Message, ToolResult, text_of};
+use super::entry::{Change, Entry};
+use super::message::{Assistant, Bash, Block, Content, Message, ToolResult, Usage, text_of};
 
 /// Bytes of a text that is taken in.
 const TEXT_MAX: usize = 256 << 10;
@@ -42,72 +44,112 @@ pub struct TakenIn {
     pub left_out: u64,
 }
 
-impl Conversation {
-    /// Turns the conversation into what a session takes in.
-    pub fn into_import(self, names: &mut dyn Names) -> TakenIn {
-        let mut taking = Taking { names, parts: Vec::new(), open: None, left_out: 0 };
-        for told in self.told {
-            taking.message(told.message);
-        }
-        taking.close();
-        TakenIn { import: Import { turns: taking.parts }, left_out: taking.left_out }
+/// Turns entries of one branch into what a session takes in.
+///
+/// `known` finds the first event of an entry that the session holds already.
+pub fn import<'e>(
+    entries: impl IntoIterator<Item = &'e Entry>,
+    known: &dyn Fn(&str) -> Option<Seq>,
+    names: &mut dyn Names,
+) -> TakenIn {
+    let mut taking = Taking {
+        names,
+        known,
+        parts: Vec::new(),
+        open: None,
+        asides: Vec::new(),
+        waiting: Vec::new(),
+        left_out: 0,
+    };
+    for entry in entries {
+        taking.entry(entry);
     }
+    taking.close();
+    let import = Import { turns: taking.parts, ..Import::default() };
+    TakenIn { import, left_out: taking.left_out }
 }
 
-/// A run that may get more turns.
-struct Open {
-    run: ImportedRun,
-    /// The calls without a result: their name in the file, their turn, and their place in it.
-    waiting: Vec<(String, usize, usize)>,
+/// A call without a result.
+struct Waiting {
+    /// Its name in the file.
+    id: String,
+    /// The part of the import, the turn of the run and the call of the turn.
+    at: (usize, usize, usize),
 }
 
 struct Taking<'n> {
     names: &'n mut dyn Names,
+    known: &'n dyn Fn(&str) -> Option<Seq>,
     parts: Vec<Imported>,
-    open: Option<Open>,
+    /// A run that may get more turns; it becomes the next part.
+    open: Option<ImportedRun>,
+    /// Commands of the user that ran meanwhile: they come behind it.
+    asides: Vec<Imported>,
+    waiting: Vec<Waiting>,
     left_out: u64,
 }
 
 impl Taking<'_> {
-    fn message(&mut self, message: Message) {
-        match message {
-            Message::User(user) => self.begin(user.content),
-            Message::Custom(custom) => self.begin(custom.content),
-            Message::BranchSummary(branch) => {
-                self.begin(vec![Content::Text(format!("(of another branch)\n{}", branch.summary))]);
+    fn entry(&mut self, entry: &Entry) {
+        let source = |at: Now| Provenance {
+            at: [at, entry.at].into_iter().find(|at| *at != Now::default()),
+            entry: Some(entry.id.clone()),
+        };
+        match &entry.change {
+            Change::Message(message) => self.message(message.clone(), source(message.at())),
+            Change::BranchSummary { summary, .. } => self.left_branch(summary, source(entry.at)),
+            Change::CustomMessage { content, .. } => self.begin(content.clone(), source(entry.at)),
+            Change::Compaction { summary, first_kept, tokens_before } => {
+                let kept =
+                    (self.known)(first_kept).map_or_else(|| Kept::Entry(first_kept.clone()), Kept::Since);
+                self.summary(summary.clone(), *tokens_before, kept, source(entry.at));
             }
-            Message::Assistant(said) => self.turn(*said),
-            Message::ToolResult(result) => self.result(*result),
-            Message::Bash(bash) => self.aside(*bash),
+            Change::Model { .. } | Change::Thinking { .. } | Change::Name(_) | Change::Other { .. } => {}
+        }
+    }
+
+    fn message(&mut self, message: Message, source: Provenance) {
+        match message {
+            Message::User(user) => self.begin(user.content, source),
+            Message::Custom(custom) => self.begin(custom.content, source),
+            Message::BranchSummary(branch) => self.left_branch(&branch.summary, source),
+            Message::Assistant(said) => self.turn(*said, source),
+            Message::ToolResult(result) => self.result(*result, source),
+            Message::Bash(bash) => self.aside(*bash, source),
             Message::CompactionSummary(compaction) => {
-                self.close();
-                let text = self.cut(compaction.summary);
-                // Nothing before it is kept: what was is told after it.
-                let kept = usize::MAX;
-                let tokens_before = compaction.tokens_before;
-                self.parts.push(Imported::Summary { text, tokens_before, kept });
+                self.summary(compaction.summary, compaction.tokens_before, Kept::Nothing, source);
             }
         }
     }
 
+    fn summary(&mut self, text: String, tokens_before: u64, kept: Kept, source: Provenance) {
+        self.close();
+        let text = self.cut(text);
+        self.parts.push(Imported::Summary { text, tokens_before, kept, source });
+    }
+
+    fn left_branch(&mut self, summary: &str, source: Provenance) {
+        self.begin(vec![Content::Text(format!("(of another branch)\n{summary}"))], source);
+    }
+
     /// Begins a run with a message.
-    fn begin(&mut self, content: Vec<Content>) {
+    fn begin(&mut self, content: Vec<Content>, source: Provenance) {
         self.close();
         let text = self.cut(text_of(&content));
         let images = self.images(content);
         let (run, message) = (self.names.run(), self.names.message());
-        let run = ImportedRun { run, message, text, images, turns: Vec::new() };
-        self.open = Some(Open { run, waiting: Vec::new() });
+        self.open = Some(ImportedRun { run, message, text, images, turns: Vec::new(), source });
     }
 
     fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.parts.push(Imported::Run(open.run));
-        }
+        self.parts.extend(self.open.take().map(Imported::Run));
+        self.parts.append(&mut self.asides);
     }
 
     /// Adds a turn to the run that is open, or begins one for it.
-    fn turn(&mut self, said: Assistant) {
+    fn turn(&mut self, said: Assistant, source: Provenance) {
+        // What is made up here stands in no file.
+        let made_up = Provenance { at: source.at, entry: Some(String::new()) };
         let (mut thought, mut text) = (String::new(), String::new());
         let (mut calls, mut waiting) = (Vec::new(), Vec::new());
         for block in said.blocks {
@@ -117,7 +159,7 @@ impl Taking<'_> {
                 Block::ToolCall { id, name, args } => {
                     waiting.push((id, calls.len()));
                     let args = self.arguments(args);
-                    calls.push(cut_short(self.names.call(), name, args));
+                    calls.push(cut_short(self.names.call(), name, args, made_up.clone()));
                 }
             }
         }
@@ -126,29 +168,21 @@ impl Taking<'_> {
             return;
         }
         if self.open.is_none() {
-            self.begin(vec![Content::Text(GOES_ON.to_owned())]);
+            self.begin(vec![Content::Text(GOES_ON.to_owned())], made_up);
         }
         let (thought, text) = (self.cut(thought), self.cut(text));
-        let used = Used {
-            // Here those of the cache count as read.
-            input: sum([said.usage.input, said.usage.cache_read, said.usage.cache_write]),
-            output: said.usage.output,
-            cache_read: said.usage.cache_read,
-            cache_write: said.usage.cache_write,
-            cost: millionths(said.usage.cost.total),
-            estimated: false,
-        };
-        let taken = Taken { model: said.model, used, carry: None, pending: Vec::new() };
-        let turn = ImportedTurn { thought, text, message: self.names.said(), taken, calls };
+        let taken = Taken { model: said.model, used: used(&said.usage), carry: None, pending: Vec::new() };
+        let turn = ImportedTurn { thought, text, message: self.names.said(), taken, calls, source };
         if let Some(open) = &mut self.open {
-            let at = open.run.turns.len();
-            open.waiting.extend(waiting.into_iter().map(|(id, call)| (id, at, call)));
-            open.run.turns.push(turn);
+            let (part, at) = (self.parts.len(), open.turns.len());
+            let waits = |(id, call)| Waiting { id, at: (part, at, call) };
+            self.waiting.extend(waiting.into_iter().map(waits));
+            open.turns.push(turn);
         }
     }
 
     /// Gives a call its result; the one that was made last, if several have its name.
-    fn result(&mut self, result: ToolResult) {
+    fn result(&mut self, result: ToolResult, source: Provenance) {
         let mut text = result.text();
         let pictures = result.content.iter().filter(|piece| matches!(piece, Content::Image { .. })).count();
         if pictures > 0 {
@@ -157,19 +191,25 @@ impl Taking<'_> {
         }
         let text = self.cut(text);
         let ending = if result.is_error { Ending::Failed } else { Ending::Done };
-        let call = self.open.as_mut().and_then(|open| {
-            let at = open.waiting.iter().rposition(|(id, _, _)| *id == result.call)?;
-            let (_, turn, call) = open.waiting.remove(at);
-            open.run.turns.get_mut(turn)?.calls.get_mut(call)
-        });
-        match call {
-            Some(call) => (call.text, call.ending) = (text, ending),
+        match self.waiting_call(&result.call) {
+            Some(call) => (call.text, call.ending, call.source) = (text, ending, source),
             None => self.left_out += 1,
         }
     }
 
-    fn aside(&mut self, bash: Bash) {
-        self.close();
+    /// Finds the call that waits for a result, also in a run that is over.
+    fn waiting_call(&mut self, id: &str) -> Option<&mut ImportedCall> {
+        let at = self.waiting.iter().rposition(|waiting| waiting.id == id)?;
+        let (part, turn, call) = self.waiting.remove(at).at;
+        let run = match self.parts.get_mut(part) {
+            Some(Imported::Run(run)) => run,
+            Some(Imported::Aside { .. } | Imported::Summary { .. }) => return None,
+            None => self.open.as_mut()?,
+        };
+        run.turns.get_mut(turn)?.calls.get_mut(call)
+    }
+
+    fn aside(&mut self, bash: Bash, source: Provenance) {
         let ending = match bash.exit_code {
             _ if bash.cancelled => Ending::Cut,
             Some(0) => Ending::Done,
@@ -180,9 +220,10 @@ impl Taking<'_> {
             ending,
             exit_code: bash.exit_code.and_then(|code| i32::try_from(code).ok()),
             text: self.cut(bash.output),
-            ..cut_short(self.names.call(), COMMAND.to_owned(), self.arguments(args))
+            ..cut_short(self.names.call(), COMMAND.to_owned(), self.arguments(args), source)
         };
-        self.parts.push(Imported::Aside { call, told: !bash.excluded });
+        let aside = Imported::Aside { call, told: !bash.excluded };
+        if self.open.is_some() { self.asides.push(aside) } else { self.parts.push(aside) }
     }
 
     /// Takes the pictures that are ones, as many as a message may have.
@@ -233,7 +274,7 @@ impl Taking<'_> {
 }
 
 /// A call of which no more is known than that it was wanted.
-const fn cut_short(call: CallId, tool: String, args: Json) -> ImportedCall {
+const fn cut_short(call: CallId, tool: String, args: Json, source: Provenance) -> ImportedCall {
     ImportedCall {
         call,
         tool,
@@ -243,6 +284,19 @@ const fn cut_short(call: CallId, tool: String, args: Json) -> ImportedCall {
         exit_code: None,
         text: String::new(),
         fault: None,
+        source,
+    }
+}
+
+fn used(usage: &Usage) -> Used {
+    Used {
+        // Here those of the cache count as read.
+        input: sum([usage.input, usage.cache_read, usage.cache_write]),
+        output: usage.output,
+        cache_read: usage.cache_read,
+        cache_write: usage.cache_write,
+        cost: millionths(usage.cost.total),
+        estimated: false,
     }
 }
 

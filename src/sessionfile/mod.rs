@@ -1,6 +1,6 @@
 //! Sessions as files: JSON Lines that other programs write and read too, described in `docs/session-files.md`.
 //!
-//! Reading, writing and everything in between is pure; [`store`] alone touches the disk. A file is untrusted: its size,
+//! Reading, writing and everything in between is pure; [`store`] and [`index`] alone touch the disk. A file is untrusted: its size,
 //! lines, depth and number of entries are bounded, and what cannot be believed is refused with a sentence that says why.
 //! What is merely unknown (kinds of entries, fields, blocks) is passed over and counted.
 
@@ -8,6 +8,7 @@ mod branch;
 mod entry;
 mod fields;
 mod import;
+pub mod index;
 mod message;
 mod moment;
 mod read;
@@ -20,7 +21,7 @@ mod write;
 
 pub use branch::{Compacted, Conversation, Told};
 pub use entry::{Change, Entry, Header, Stored};
-pub use import::{Names, TakenIn};
+pub use import::{Names, TakenIn, import};
 pub use message::{
     Assistant, Bash, Block, BranchSummary, CompactionSummary, Content, Cost, Custom, Message, Stop,
     ToolResult, Usage, User,

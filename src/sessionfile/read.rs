@@ -2,7 +2,8 @@
 //!
 //! Every line passes the door that a client's lines pass: UTF-8, JSON, one object, bounded in depth, no key twice. A line
 //! that does not is refused and with it the file, because what hangs from it in the tree could not be told from what
-//! does not; only a last line without its end may be broken, for that is what a crash leaves behind.
+//! does not. Only a line that was cut short is passed over, for that is what a crash leaves behind: the last one, or one
+//! that was closed later so that others could follow. Whatever hangs from it is refused.
 
 use std::collections::BTreeSet;
 
@@ -133,6 +134,7 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
         match compact(line, Door { depth: limits.depth }) {
             Ok(line) => reader.line(number, &line)?,
             Err(problem) if !ended && may_be_torn(&problem) => torn = true,
+            Err(problem) if number > 1 && is_cut_short(line, &problem) => reader.says.unknown += 1,
             Err(problem) if number == 1 && reader.found.is_none() => {
                 return Err(begins_wrongly(problem));
             }
@@ -141,7 +143,8 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
     }
     let unknown = reader.says.unknown;
     let Found { header, header_name, entries } = reader.found.ok_or(ParseError::NoHeader)?;
-    Ok(Stored { header, header_name, entries, torn, unknown })
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) as u64;
+    Ok(Stored { header, header_name, entries, torn, unknown, bytes: bytes.len() as u64, whole })
 }
 
 /// What a list of files says of one.
@@ -153,6 +156,10 @@ pub struct Summary {
     pub name: Option<String>,
     /// How many messages the file has, on all of its branches.
     pub messages: u64,
+    /// Who answered last, or was to: a provider and a model.
+    pub model: Option<(String, String)>,
+    /// How much the model is to think, as it was set last.
+    pub thinking: Option<String>,
 }
 
 /// Looks through a file without reading its messages; what it has beyond its header is not checked.
@@ -164,17 +171,30 @@ pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
     }
     let first = compact(first, Door { depth: limits.depth }).map_err(begins_wrongly)?;
     let (header, mut name) = header(&read_line(number, &first)?)?;
-    let mut messages = 0;
+    let (mut messages, mut model, mut thinking) = (0, None, None);
     for (_, line, _) in lines {
         // One that cannot be read says nothing here.
         let Ok(glance) = serde_json::from_slice::<Glance>(line) else { continue };
         match glance.r#type.as_str() {
-            "message" => messages += 1,
+            "message" => {
+                messages += 1;
+                model = glance.message.provider.zip(glance.message.model).or(model);
+            }
+            "model_change" => model = glance.provider.zip(glance.model_id).or(model),
+            "thinking_level_change" => thinking = glance.thinking_level.or(thinking),
             "session_info" => name = glance.name,
             _ => {}
         }
     }
-    Ok(Summary { header, name: cleaned(name), messages })
+    Ok(Summary { header, name: cleaned(name), messages, model, thinking })
+}
+
+/// Returns the lines of a file that have an id, and their ids; a line without is passed over.
+pub(super) fn identified(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
+    lines_of(bytes).skip(1).filter_map(|(_, line, _)| {
+        let id = serde_json::from_slice::<Line<'_>>(line).ok()?.id?;
+        Some((line, id))
+    })
 }
 
 /// Cuts a file into lines, with their numbers and whether they have an end; empty ones are left out.
@@ -209,6 +229,13 @@ const fn may_be_torn(problem: &Problem) -> bool {
         | Problem::NumberOutOfRange { .. }
         | Problem::TooLong => false,
     }
+}
+
+/// Tells whether a line is the beginning of an entry that was never written to its end.
+fn is_cut_short(line: &[u8], problem: &Problem) -> bool {
+    let is_open = !line.ends_with(b"}") || *problem == Problem::NotJson { at: line.len() };
+    // Some file systems fill what was never written with zeros.
+    (line.starts_with(b"{") || line.starts_with(b"\0")) && is_open && may_be_torn(problem)
 }
 
 fn read_line(number: usize, line: &[u8]) -> Result<Line<'_>, ParseError> {

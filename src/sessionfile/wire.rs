@@ -170,4 +170,21 @@ pub(super) struct Glance {
     pub(super) r#type: String,
     #[serde(default, deserialize_with = "loose")]
     pub(super) name: Option<String>,
+    #[serde(default, deserialize_with = "loose")]
+    pub(super) provider: Option<String>,
+    #[serde(default, rename = "modelId", deserialize_with = "loose")]
+    pub(super) model_id: Option<String>,
+    #[serde(default, rename = "thinkingLevel", deserialize_with = "loose")]
+    pub(super) thinking_level: Option<String>,
+    #[serde(default, deserialize_with = "loose")]
+    pub(super) message: GlanceMessage,
+}
+
+/// What a list of files needs of a message: who wrote it, where that was a model.
+#[derive(Deserialize, Default)]
+pub(super) struct GlanceMessage {
+    #[serde(default, deserialize_with = "loose")]
+    pub(super) provider: Option<String>,
+    #[serde(default, deserialize_with = "loose")]
+    pub(super) model: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::libc::{O_CLOEXEC, O_NOFOLLOW};
+use nix::libc::{O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 
 /// Makes a directory for its owner alone; one that is there stays as it is.
@@ -20,9 +20,9 @@ pub(super) fn private_file(path: &Path) -> io::Result<File> {
     options.custom_flags(O_NOFOLLOW | O_CLOEXEC).open(path)
 }
 
-/// Opens a file to read it; a link is not followed.
+/// Opens a file to read it; a link is not followed, and a pipe not waited for.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_CLOEXEC).open(path)
+    OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC).open(path)
 }
 
 /// Tells whether a file is ours, and nobody else can read or change it.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::excerpt::Excerpt;
 use super::line::{Line, Lines};
 use super::sink::Sink;
 use super::web::{self, SocketLimits};
@@ -22,10 +23,12 @@ use super::web::{self, SocketLimits};
 pub enum Frame {
     /// A message, never empty on a stream of lines; on a WebSocket it is UTF-8 and may be empty.
     Text(Bytes),
-    /// A message over the limit, of which nothing was kept.
+    /// A message over the limit, of which nothing but its two ends was kept.
     TooLong {
-        /// How long it is, as far as is known yet.
+        /// How long it is.
         bytes: u64,
+        /// Its two ends.
+        excerpt: Excerpt,
     },
     /// A message that is not text, of which nothing was kept.
     Binary,
@@ -158,7 +161,7 @@ impl From<Line> for Frame {
     fn from(line: Line) -> Self {
         match line {
             Line::Whole(bytes) => Self::Text(bytes),
-            Line::TooLong { bytes } => Self::TooLong { bytes },
+            Line::TooLong { bytes, excerpt } => Self::TooLong { bytes, excerpt },
         }
     }
 }

@@ -10,15 +10,19 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::codec::Decoder;
 
+use super::excerpt::Excerpt;
+
 /// What arrived between two line ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A line within the limit, without its line end; never empty.
     Whole(Bytes),
-    /// A line over the limit, of which nothing was kept.
+    /// A line over the limit, of which nothing but its two ends was kept.
     TooLong {
         /// How many bytes it had before its `\n`.
         bytes: u64,
+        /// Its two ends.
+        excerpt: Excerpt,
     },
 }
 
@@ -32,7 +36,7 @@ pub struct LineCodec {
     /// How much of the buffer is known to hold no line end.
     searched: usize,
     /// How much of an over-long line has been thrown away so far.
-    dropped: Option<u64>,
+    dropped: Option<Box<Dropped>>,
     /// Whether the buffer has outgrown what a quiet connection may hold.
     swollen: bool,
 }
@@ -53,17 +57,15 @@ impl LineCodec {
                 return None;
             };
             self.searched = 0;
-            let line = source.split_to(end);
+            let mut line = source.split_to(end);
             source.advance(1);
-            let bytes = count(&line);
-            if let Some(dropped) = self.dropped.take() {
-                return Some(Line::TooLong { bytes: dropped + bytes });
+            let length = without_return(&line);
+            if self.dropped.is_some() || length > self.limit {
+                self.drop_bytes(&line);
+                return self.reported();
             }
-            let line = without_return(line);
-            if line.len() > self.limit {
-                return Some(Line::TooLong { bytes });
-            }
-            if !line.is_empty() {
+            if length > 0 {
+                line.truncate(length);
                 return Some(Line::Whole(line.freeze()));
             }
         }
@@ -76,7 +78,20 @@ impl LineCodec {
         }
         self.searched = 0;
         *source = BytesMut::new();
-        self.dropped.take().map(|bytes| Line::TooLong { bytes })
+        self.reported()
+    }
+
+    /// Counts bytes of a line over the limit that are thrown away.
+    fn drop_bytes(&mut self, bytes: &[u8]) {
+        let dropped = self.dropped.get_or_insert_default();
+        dropped.bytes += count(bytes);
+        dropped.excerpt.push(bytes);
+    }
+
+    /// Returns the report of the line that was thrown away.
+    fn reported(&mut self) -> Option<Line> {
+        let Dropped { bytes, excerpt } = *self.dropped.take()?;
+        Some(Line::TooLong { bytes, excerpt })
     }
 
     /// Keeps of an unfinished line only what may still become a whole one, and lets go of a large buffer.
@@ -84,7 +99,7 @@ impl LineCodec {
         // A `\r` may be half of the line end, so that it does not count yet.
         let length = source.len() - usize::from(source.last() == Some(&b'\r'));
         if self.dropped.is_some() || length > self.limit {
-            *self.dropped.get_or_insert(0) += count(source);
+            self.drop_bytes(source);
             source.clear();
         }
         self.searched = source.len();
@@ -165,11 +180,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-fn without_return(mut line: BytesMut) -> BytesMut {
-    if line.last() == Some(&b'\r') {
-        line.truncate(line.len() - 1);
-    }
-    line
+/// How much of an over-long line has been thrown away so far, and its two ends.
+#[derive(Debug, Default)]
+struct Dropped {
+    bytes: u64,
+    excerpt: Excerpt,
+}
+
+/// Returns the length of a line without the first half of its line end.
+fn without_return(line: &[u8]) -> usize {
+    line.len() - usize::from(line.last() == Some(&b'\r'))
 }
 
 fn count(bytes: &[u8]) -> u64 {

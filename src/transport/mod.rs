@@ -4,6 +4,7 @@
 //! nothing about sessions, and lets in nobody whom it was not told to.
 
 pub mod compact;
+pub mod excerpt;
 pub mod frames;
 pub mod line;
 pub mod local;

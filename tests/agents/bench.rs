@@ -31,9 +31,14 @@ impl Bench {
 
     /// The same with variables for the daemon.
     pub(crate) fn with(speaks: Speaks, variables: &[(&str, &str)]) -> Self {
+        Self::at_home(tempfile::TempDir::new().expect("a home"), speaks, variables)
+    }
+
+    /// The same in a home that is there.
+    pub(crate) fn at_home(home: tempfile::TempDir, speaks: Speaks, variables: &[(&str, &str)]) -> Self {
         let patience = [("PUSH_MODEL_SILENCE_SECONDS", "2"), ("PUSH_MODEL_ATTEMPTS", "2")];
         let variables: Vec<_> = patience.into_iter().chain(variables.iter().copied()).collect();
-        let daemon = Daemon::start_with(&variables);
+        let daemon = Daemon::start_in(home, &variables, &[]);
         repository(&daemon.home.path().join("work"));
         Self { daemon, server: ModelServer::start(), speaks }
     }

@@ -23,7 +23,7 @@ fn a_reason_is_read_by_the_model_and_the_run_goes_on() {
     let result = client.event_of("tool_result");
     let error = &result["payload"]["structuredError"];
     assert_eq!(
-        (&error["type"], &error["message"]),
+        (&error["code"], &error["message"]),
         (&json!("DENIED"), &json!("denied by cli: use make instead"))
     );
     assert_eq!(client.event_of("run_complete")["payload"]["outcome"], "success");
@@ -70,7 +70,7 @@ fn a_file_that_changed_after_the_question_is_not_written() {
         fs::write(bench.cwd().join(file), &changed).expect("a file");
         client.decide(&asked, "approve");
         let result = client.event_of("tool_result");
-        assert_eq!(result["payload"]["structuredError"]["type"], "APPROVAL_STALE", "{result}");
+        assert_eq!(result["payload"]["structuredError"]["code"], "APPROVAL_STALE", "{result}");
         assert_eq!(bench.file(file), changed);
     }
     client.event_of("run_complete");
@@ -90,7 +90,7 @@ fn a_commit_of_something_else_than_was_shown_is_not_made() {
     fs::write(bench.cwd().join("new"), "other\n").expect("a file");
     client.decide(&asked, "approve");
     let result = client.event_of("tool_result");
-    assert_eq!(result["payload"]["structuredError"]["type"], "APPROVAL_STALE", "{result}");
+    assert_eq!(result["payload"]["structuredError"]["code"], "APPROVAL_STALE", "{result}");
     client.event_of("run_complete");
     let log = git(&bench.cwd(), &["log", "--format=%s"]);
     assert_eq!(String::from_utf8_lossy(&log.stdout), "begin\n");

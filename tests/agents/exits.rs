@@ -27,6 +27,8 @@ fn every_end_of_a_run_has_its_exit_code_in_every_dialect() {
         ] {
             std::fs::write(bench.cwd().join("new"), code.to_string()).expect("a file");
             bench.server.script([reply]);
+            // What a model says to a denial.
+            bench.server.usually(Reply::says("I cannot."));
             let result = ended(push(&bench, speaks, words).spawn().expect("push"));
             assert_eq!(
                 (result.0, &result.1["exitCode"]),
@@ -56,7 +58,7 @@ fn an_interrupted_run_ends_with_two_in_every_dialect() {
 }
 
 /// The client in a shell that knows the server, as a script would call it.
-fn push(bench: &Bench, speaks: Speaks, words: &[&str]) -> Command {
+pub(crate) fn push(bench: &Bench, speaks: Speaks, words: &[&str]) -> Command {
     let mut command = bench.daemon.command("push");
     command
         .args(["run", "--headless", "--json", "--provider", provider(speaks), "--model", "test-model"])
@@ -68,7 +70,7 @@ fn push(bench: &Bench, speaks: Speaks, words: &[&str]) -> Command {
 }
 
 /// The exit code, and the result that was printed.
-fn ended(child: Child) -> (Option<i32>, Value) {
+pub(crate) fn ended(child: Child) -> (Option<i32>, Value) {
     let output = child.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&output.stderr);
     let result = serde_json::from_slice(&output.stdout);

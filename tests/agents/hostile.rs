@@ -74,7 +74,7 @@ fn a_secret_in_a_call_that_waited_over_a_restart_is_not_made_up() {
     client.decide(&asked, "approve");
     let events = client.events_until("run_complete");
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
-    assert_eq!(results[1]["payload"]["structuredError"]["type"], "SECRET_NOT_KEPT", "{results:?}");
+    assert_eq!(results[1]["payload"]["structuredError"]["code"], "SECRET_NOT_KEPT", "{results:?}");
     assert_eq!((bench.file("done").as_str(), results.len()), ("one\n", 2));
     drop(client);
     assert_unkept(&bench, KEY);
@@ -152,7 +152,7 @@ fn two_secret_calls(bench: &Bench) {
 }
 
 /// Looks for a secret in everything that the daemon keeps.
-fn assert_unkept(bench: &Bench, secret: &str) {
+pub(crate) fn assert_unkept(bench: &Bench, secret: &str) {
     let mut folders = vec![bench.daemon.home.path().join(".push")];
     let mut files = 0;
     while let Some(folder) = folders.pop() {

@@ -1,12 +1,13 @@
 //! Budgets, and conversations that grow too long.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, wants};
 use crate::daemon::Client;
-use crate::model::{Fault, Reply, Speaks, Spent, cases, fault, say};
+use crate::model::{Fault, Reply, Speaks, Spent, WindowTold, cases, fault, say};
 
 #[test]
 fn a_budget_that_is_used_up_asks_and_a_raise_lets_the_run_go_on() {
@@ -250,6 +251,125 @@ fn a_conversation_without_a_summary_is_trimmed_where_that_is_enough() {
         let last = asked.last().unwrap().body["messages"].to_string();
         assert!(last.contains("question 0") && last.contains("and now?"), "{last}");
     }
+}
+
+#[test]
+fn a_conversation_goes_on_for_ever_in_a_small_window_that_the_server_names() {
+    for told in [WindowTold::InErrors, WindowTold::Nowhere, WindowTold::InTheList, WindowTold::InProperties] {
+        let bench = Bench::new();
+        bench.server.usually(Reply::says("An answer."));
+        let (mut client, session) = bench.session();
+        let window = window_for(&bench, &mut client, &session, 3_000);
+        bench.server.has_window(window, told);
+        let long = "so many words ".repeat(150);
+        for round in 0..20 {
+            let over = client.run(&session, &format!("question {round}: {long}"));
+            assert_eq!(over["outcome"], "success", "{told:?} {round}: {over}");
+        }
+        let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+        assert!(last.contains("question 19") && !last.contains("question 1:"), "{last}");
+        let refused = bench.server.refused();
+        match told {
+            WindowTold::InErrors => assert!((1..=3).contains(&refused), "learned once: {refused}"),
+            WindowTold::InTheList | WindowTold::InProperties => assert!(refused <= 3, "{refused}"),
+            WindowTold::Nowhere => assert!(refused > 0),
+        }
+    }
+}
+
+#[test]
+fn a_window_that_the_server_lists_is_kept_to_before_anything_is_refused() {
+    for (speaks, provider) in [(Speaks::OpenAi, "openai"), (Speaks::Ollama, "ollama")] {
+        let bench = Bench::speaking(speaks);
+        bench.server.usually(Reply::says("An answer."));
+        let (mut client, session) = bench.session();
+        let window = window_for(&bench, &mut client, &session, 12_000);
+        bench.server.has_window(window, WindowTold::InTheList);
+        // More than that is assumed, so that the server is asked soon.
+        let assumed = window * 2;
+        configure(
+            &bench,
+            &format!("[providers.{provider}]\nkind = \"{provider}\"\ncontext_window = {assumed}\n"),
+        );
+        let long = "so many words ".repeat(150);
+        for round in 0..30 {
+            let over = client.run(&session, &format!("question {round}: {long}"));
+            assert_eq!(over["outcome"], "success", "{speaks:?} {round}: {over}");
+        }
+        assert_eq!(bench.server.refused(), 0, "{speaks:?}");
+    }
+}
+
+#[test]
+fn one_result_that_is_larger_than_the_window_is_told_in_part() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    bench.server.script([Reply::says("Hello.")]);
+    let window = window_for(&bench, &mut client, &session, 2_000);
+    bench.server.has_window(window, WindowTold::InErrors);
+    fs::write(bench.cwd().join("long.txt"), "one line of many\n".repeat(2_000)).expect("a file");
+    bench.server.script([wants("Looking.", "sandbox_read_file", json!({"path": "long.txt"}))]);
+    bench.server.usually(Reply::says("Done."));
+    let over = client.run(&session, "read it");
+    assert_eq!((&over["outcome"], &over["summary"]), (&json!("success"), &json!("Done.")), "{over}");
+    let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(last.contains("one line of many") && last.contains("read it"), "{last}");
+}
+
+#[test]
+fn a_message_that_can_never_fit_ends_its_run_and_not_the_session() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    bench.server.usually(Reply::says("An answer."));
+    let window = window_for(&bench, &mut client, &session, 2_000);
+    bench.server.has_window(window, WindowTold::InErrors);
+    let over = client.run(&session, &"far too many words ".repeat(3_000));
+    assert_eq!((&over["outcome"], &over["reason"]), (&json!("failed"), &json!("context_too_long")), "{over}");
+    let summary = over["summary"].as_str().unwrap();
+    assert!(summary.contains("send a shorter message") && summary.contains(&window.to_string()), "{over}");
+    client.prompt(&session, "then a short one");
+    let events = client.events_until("run_complete");
+    assert_eq!(events.last().unwrap()["payload"]["outcome"], "success", "{events:?}");
+    assert!(events.iter().any(|event| event["type"] == "context_compacted"), "room was made: {events:?}");
+    let seen = bench.server.seen();
+    let summarised = seen[seen.len() - 2].body["messages"].to_string();
+    assert!(summarised.contains("is left out") && !summarised.contains("far too many words"), "{summarised}");
+    let last = bench.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(last.contains("then a short one") && !last.contains(&"far too many words ".repeat(20)), "{last}");
+}
+
+#[test]
+fn a_session_is_summarised_when_somebody_asks_for_it() {
+    let bench = Bench::new();
+    let (mut client, session) = bench.session();
+    bench.server.script([Reply::says("one"), Reply::says("two")]);
+    client.run(&session, "first question");
+    client.run(&session, "second question");
+    bench.server.script([Reply::says("THE SUMMARY"), Reply::says("three")]);
+    let compact = |words: &[&str]| {
+        let mut push = bench.daemon.command("push");
+        let variables: BTreeMap<String, String> = serde_json::from_value(bench.environment()).unwrap();
+        push.arg("compact").arg(&session).args(words).envs(variables).output().expect("push")
+    };
+    let done = compact(&["--instructions", "keep all names"]);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "THE SUMMARY\n", "{done:?}");
+    assert!(done.status.success(), "{done:?}");
+    let asked = bench.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(asked.contains("first question") && asked.contains("keep all names"), "{asked}");
+    client.run(&session, "third question");
+    let told = bench.server.seen().last().unwrap().body["messages"].to_string();
+    assert!(told.contains("THE SUMMARY") && !told.contains("first question"), "{told}");
+    bench.server.script([Reply::status(401, "no")]);
+    let failed = compact(&[]);
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{failed:?}");
+    assert!(said.contains("was not summarised: ") && said.contains("refuses the key"), "{said}");
+}
+
+/// Asks something short, and returns a window that has room for so many tokens besides what is told every time.
+fn window_for(bench: &Bench, client: &mut Client, session: &str, room: usize) -> usize {
+    assert_eq!(client.run(session, "hello")["outcome"], "success");
+    bench.server.seen().last().unwrap().body.to_string().len() / 4 + room
 }
 
 /// Makes a conversation that one more question of this length makes too long for a summary not to be wanted.

@@ -45,7 +45,7 @@ fn a_question_that_is_dismissed_fails_and_the_run_goes_on() {
     let asked = client.event_of("approval_required")["payload"].clone();
     client.get("submit_approval", vote(&session, &asked, "deny", None));
     let result = client.event_of("tool_result")["payload"].clone();
-    assert_eq!(result["structuredError"]["type"], "DISMISSED");
+    assert_eq!(result["structuredError"]["code"], "DISMISSED");
     assert_eq!(result["structuredError"]["message"], "dismissed by cli");
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Then not.");
 }
@@ -61,7 +61,7 @@ fn a_question_that_nobody_answers_in_time_fails_and_the_run_goes_on() {
     let received = client.event_of("approval_received")["payload"].clone();
     assert_eq!((&received["decision"], &received["by"]), (&json!("deny"), &json!("timeout")));
     let result = client.event_of("tool_result")["payload"].clone();
-    assert_eq!(result["structuredError"]["type"], "TIMED_OUT");
+    assert_eq!(result["structuredError"]["code"], "TIMED_OUT");
     assert_eq!(client.event_of("run_complete")["payload"]["summary"], "Nobody is there.");
     let late = refused(&mut client, &session, &asked, "approve", Some(json!(true)));
     assert_eq!(late, "APPROVAL_EXPIRED");
@@ -78,7 +78,7 @@ fn a_question_outlives_the_daemon_and_a_bad_one_is_told_to_the_model() {
     ]);
     let (mut client, session) = bench.begin("go");
     let result = client.event_of("tool_result")["payload"].clone();
-    assert_eq!(result["structuredError"]["type"], "BAD_ARGUMENTS");
+    assert_eq!(result["structuredError"]["code"], "BAD_ARGUMENTS");
     let asked = client.event_of("approval_required")["payload"].clone();
     bench.daemon.kill();
     bench.daemon.revive();

@@ -140,7 +140,7 @@ fn a_run_has_rules_of_its_own() {
     assert!(!events.iter().any(|event| event["type"] == "approval_required"), "{events:?}");
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
     assert_eq!(results[0]["payload"]["isError"], false);
-    assert_eq!(results[1]["payload"]["structuredError"]["type"], "DENIED_BY_RULE", "{results:?}");
+    assert_eq!(results[1]["payload"]["structuredError"]["code"], "DENIED_BY_RULE", "{results:?}");
     assert!(bench.cwd().join("made").exists() && !bench.cwd().join("other").exists());
     let wrong = json!({"sessionId": session, "text": "go", "rules": ["perhaps: exec"]});
     assert_eq!(client.refused("send_user_message", wrong), "INVALID_REQUEST");

@@ -9,6 +9,28 @@ use crate::daemon::{types, wait_until};
 use crate::model::{Reply, Speaks, say, think};
 
 #[test]
+fn a_status_precedes_each_turn_of_a_model() {
+    let bench = Bench::new();
+    bench.server.script([
+        wants("I look.", "sandbox_read_file", json!({"path": "sum.sh"})),
+        Reply::says("I have looked."),
+    ]);
+    let (mut client, _) = bench.begin("look");
+    let events = client.events_until("run_complete");
+    let mut asked = 0;
+    for event in &events {
+        match event["type"].as_str().unwrap() {
+            "status" if event["payload"]["phase"] == "Asking model..." => asked += 1,
+            // The end of the words of a turn.
+            "assistant_done" => assert_eq!(asked, 1, "{events:?}"),
+            "tool_call" => asked = 0,
+            _ => {}
+        }
+    }
+    assert_eq!(asked, 1, "one for the second turn: {events:?}");
+}
+
+#[test]
 fn a_failing_test_is_fixed_and_committed() {
     for speaks in [Speaks::OpenAi, Speaks::Ollama, Speaks::Anthropic] {
         let bench = Bench::speaking(speaks);
@@ -119,7 +141,7 @@ fn a_change_that_cannot_be_made_asks_nobody_and_is_not_tried() {
     let (mut client, _) = bench.begin("go");
     let events = client.events_until("run_complete");
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_result").collect();
-    assert_eq!(results[0]["payload"]["structuredError"]["type"], "NO_MATCH", "{results:?}");
+    assert_eq!(results[0]["payload"]["structuredError"]["code"], "NO_MATCH", "{results:?}");
     assert_eq!(results.len(), 2);
     let began = |event: &&serde_json::Value| event["payload"]["phase"] == "Executing tool...";
     assert_eq!(events.iter().filter(began).count(), 0, "nothing was begun");
@@ -227,7 +249,7 @@ fn a_tool_that_is_wrongly_called_tells_the_model_why() {
     let kinds: Vec<_> = events
         .iter()
         .filter(|event| event["type"] == "tool_result")
-        .map(|event| event["payload"]["structuredError"]["type"].as_str().unwrap_or("none").to_owned())
+        .map(|event| event["payload"]["structuredError"]["code"].as_str().unwrap_or("none").to_owned())
         .collect();
     let mut sorted = kinds.clone();
     sorted.sort();

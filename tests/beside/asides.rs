@@ -24,8 +24,9 @@ async fn a_command_of_the_user_runs_streams_and_is_told_to_the_model_unless_kept
         _ => None,
     });
     let printed: Vec<_> = printed.collect();
-    assert!(printed.contains(&(OutputStream::Out, "out\n".into())), "{printed:?}");
-    assert!(printed.contains(&(OutputStream::Err, "err\n".into())), "{printed:?}");
+    assert!(printed.iter().all(|(stream, _)| *stream == OutputStream::Out), "{printed:?}");
+    let text: String = printed.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(text, "out\nerr\n", "in the order in which it was written");
     assert!(guest.seen.iter().skip(1).all(|event| event.run.is_none()), "it is of no run");
     let (call, _) = begin(&mut guest, "echo not for the model", false).await;
     settlement(&mut guest, &call).await;
@@ -147,10 +148,98 @@ async fn a_command_of_the_user_that_a_restart_cut_is_settled_and_never_begun_aga
     let mut guest = house.back(&id).await;
     let settled = settlement(&mut guest, &call).await;
     assert_eq!(settled.ending, Ending::Cut);
-    assert_eq!(settled.fault.unwrap().message, "the daemon stopped before it ended");
+    assert_eq!(settled.fault.unwrap().message, "stopped: the daemon was told to stop, and ended it");
     let (call, _) = begin(&mut guest, "cat ran", true).await;
     assert_eq!(settlement(&mut guest, &call).await.text, "once\n");
     house.close().await;
+}
+
+/// The comparison takes a while where there are many files, which the end of the daemon has to wait for.
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_undoes_first_what_a_command_has_changed_in_the_git_directory() {
+    let house = House::new();
+    let mut guest = house.session().await;
+    let git_dir = repository(&house);
+    for number in 0..5000 {
+        std::fs::write(git_dir.join(format!("refs/tags/t{number}")), "").unwrap();
+    }
+    if !is_confined(&house, &mut guest).await {
+        return crate::skip::skip("commands are not confined here");
+    }
+    let script = "git add new; echo ../evil > .git/commondir && touch planted; sleep 300";
+    std::fs::write(house.cwd().join("script"), script).unwrap();
+    begin(&mut guest, "git plant", true).await;
+    house.has_made("planted").await;
+    assert!(git_dir.join("commondir").exists());
+    let _files = house.close().await;
+    assert!(!git_dir.join("commondir").exists(), "it stays after the daemon has ended");
+    assert_eq!(std::fs::read_to_string(git_dir.join("commondir.rejected-1")).unwrap(), "../evil\n");
+}
+
+#[tokio::test]
+async fn a_command_of_the_user_uses_git_and_the_network_as_its_own_words_say() {
+    let house = House::new();
+    let mut guest = house.session().await;
+    let git_dir = repository(&house);
+    let command = "git add new && git commit -qm 'it'\\''s first'";
+    let (call, _) = begin(&mut guest, command, true).await;
+    let settled = settlement(&mut guest, &call).await;
+    assert_eq!(settled.exit_code, Some(0), "{}", settled.text);
+    assert!(git_dir.join("refs/heads/main").exists());
+    // What cannot work in the sandbox says so, and nothing of it is run.
+    if is_confined(&house, &mut guest).await {
+        let (call, _) = begin(&mut guest, "touch begun; git rebase main", true).await;
+        let settled = settlement(&mut guest, &call).await;
+        assert!(settled.text.contains("`git rebase`"), "{}", settled.text);
+        assert!(!house.cwd().join("begun").exists());
+    }
+    let (call, _) = begin(&mut guest, "curl --version", true).await;
+    if settlement(&mut guest, &call).await.exit_code != Some(0) {
+        return crate::skip::skip("there is no curl");
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
+    let answer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
+        tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+        stream
+    };
+    let fetched = async {
+        let (call, _) = begin(&mut guest, &format!("curl -sS --noproxy '*' {url}"), true).await;
+        let settled = settlement(&mut guest, &call).await;
+        assert_eq!((settled.exit_code, &*settled.text), (Some(0), "hello"));
+    };
+    tokio::select! {
+        () = fetched => {}
+        () = async { let _stream = answer.await; std::future::pending().await } => {}
+    }
+    house.close().await;
+}
+
+/// Makes a repository with a file that is not tracked in the workspace; returns its git directory.
+fn repository(house: &House) -> std::path::PathBuf {
+    let made = std::process::Command::new("git")
+        .args(["init", "-q", "-b", "main"])
+        .current_dir(house.cwd())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let settings = "[user]\n\tname = Ann\n\temail = ann@example.org\n[alias]\n\tplant = !sh ./script\n";
+    let config = house.cwd().join(".git/config");
+    let initial = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(config, initial + settings).unwrap();
+    std::fs::write(house.cwd().join("new"), "new\n").unwrap();
+    house.cwd().join(".git")
+}
+
+/// Tells whether commands are kept from what they must not write.
+async fn is_confined(house: &House, guest: &mut Guest) -> bool {
+    let (call, _) = begin(guest, "touch ../beyond", false).await;
+    settlement(guest, &call).await;
+    !house.cwd().join("../beyond").exists()
 }
 
 async fn begin(guest: &mut Guest, command: &str, told: bool) -> (CallId, u64) {

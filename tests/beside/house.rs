@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use pushd::adapter::push::decode::Environment;
 use pushd::adapter::push::record;
+use pushd::bounded_io::FileTasks;
 use pushd::config::limits::Limits;
 use pushd::config::paths::Paths;
 use pushd::daemon::clock::Clock;
 use pushd::daemon::grants::Grants;
 use pushd::daemon::hub::Hub;
 use pushd::daemon::lane::{Asked, LaneHandle, Respond, Told, Trouble};
+use pushd::daemon::login::LoginEnvironment;
 use pushd::daemon::mint;
 use pushd::daemon::models::House as Models;
 use pushd::daemon::outbox::{Out, Outbox};
+use pushd::daemon::session_files::SessionFiles;
 use pushd::daemon::walls::Sandboxes;
 use pushd::daemon::world::{Closing, DELETIONS, RunsOver, World};
 use pushd::journal::{Create, Journal, Options};
@@ -160,8 +163,10 @@ impl House {
         self.hub = open(self.root.path());
     }
 
-    pub(crate) async fn close(self) {
+    /// Stops the daemon in good order; the files are removed with what is returned.
+    pub(crate) async fn close(self) -> TempDir {
         close(&self.hub).await;
+        self.root
     }
 }
 
@@ -173,21 +178,26 @@ fn open(root: &Path) -> Arc<Hub> {
     models.silence = PATIENCE;
     let keeper = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")));
     let playbook: Arc<dyn Provider> = Arc::new(Playbook);
+    let files = FileTasks::new(8, PATIENCE);
     Hub::new(Arc::new(World {
         limits: Limits::default(),
         clock: Clock::start(),
         journal: Journal::open(&paths.state, Options::default()).expect("a journal"),
-        house: Models::new(&paths, models),
+        house: Models::new(&paths, models, files.clone()),
+        files,
         grants: Arc::new(Grants::new(&paths.state)),
+        session_files: SessionFiles::new(root, &paths.state),
         environments: Default::default(),
+        login: LoginEnvironment::new(&std::env::temp_dir()),
         providers: BTreeMap::from([(playbook.name(), playbook)]),
-        sandboxes: Sandboxes::new(keeper, &paths),
+        sandboxes: Sandboxes::new(keeper, &paths, Vec::new()),
         draining: Closing::new(),
         closing: Closing::new(),
         parting: Closing::new(),
         settled: Notify::new(),
         runs_over: RunsOver::new(),
         deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
+        session_changes: tokio::sync::broadcast::Sender::new(DELETIONS),
     }))
 }
 

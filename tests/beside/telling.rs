@@ -3,8 +3,9 @@
 use pushd::kernel::command::{Answer, Command};
 use pushd::kernel::event::{Branch, Ending, Image, Outcome, Taken};
 use pushd::kernel::id::{Json, Seq};
-use pushd::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn};
+use pushd::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn, Kept, Provenance};
 use pushd::kernel::refusal::Refusal;
+use pushd::kernel::time::Now;
 use serde_json::json;
 
 use crate::house::{House, KEY, texts};
@@ -54,6 +55,7 @@ async fn what_was_said_elsewhere_is_told_as_if_it_had_been_said_here() {
         exit_code: Some(0),
         text,
         fault: None,
+        source: Provenance::default(),
     };
     let run = |name: &str, text: &str, said: &str, calls: Vec<ImportedCall>| {
         Imported::Run(ImportedRun {
@@ -67,16 +69,23 @@ async fn what_was_said_elsewhere_is_told_as_if_it_had_been_said_here() {
                 message: format!("asst_{name}").into(),
                 taken: Taken { model: "elsewhere".into(), ..Taken::default() },
                 calls,
+                source: Provenance::default(),
             }],
+            source: Provenance { at: Some(Now(7)), entry: Some(format!("entry_{name}")) },
         })
     };
     let turns = vec![
         run("a", "long ago", "yes", Vec::new()),
         run("b", "build it", "building", vec![call("c1", format!("built with {KEY}"))]),
-        Imported::Summary { text: "what was long ago".into(), tokens_before: 9, kept: 1 },
+        Imported::Summary {
+            text: "what was long ago".into(),
+            tokens_before: 9,
+            kept: Kept::Entry("entry_b".into()),
+            source: Provenance::default(),
+        },
         Imported::Aside { call: call("c2", "beside".into()), told: true },
     ];
-    let (reply, version) = guest.ask(Command::Import(Box::new(Import { turns }))).await;
+    let (reply, version) = guest.ask(Command::Import(Box::new(Import { turns, ..Import::default() }))).await;
     // It comes with a load or a branch, which make a version; by itself it makes none.
     assert_eq!((reply, version), (Ok(Answer::Imported), 0));
     house.server.script([Reply::says("go on")]);
@@ -126,9 +135,10 @@ async fn a_long_conversation_is_taken_in_at_once_and_kept() {
             text: "so many words ".repeat(600),
             images: Vec::new(),
             turns: Vec::new(),
+            source: Provenance::default(),
         })
     };
-    let import = Import { turns: (0..500).map(run).collect() };
+    let import = Import { turns: (0..500).map(run).collect(), ..Import::default() };
     assert_eq!(guest.grant(Command::Import(Box::new(import))).await, Answer::Imported);
     let id = guest.id();
     drop(guest);

@@ -424,7 +424,7 @@ impl Model {
             (Phase::Ended { .. } | Phase::Over | Phase::Gone, ..) => false,
         };
         assert!(reason, "no reason for {outcome:?} of {cmd:?}");
-        let has_turn = cmd.phase == Phase::Running && cmd.order == Order::Waits;
+        let has_turn = cmd.phase == Phase::Running && cmd.order != Order::Overtakes;
         let cmd = &mut self.cmds[at];
         cmd.phase = Phase::Ended { has_turn };
         cmd.outcome = Some(outcome.clone());
@@ -518,7 +518,13 @@ impl Model {
                 Phase::Ended { has_turn } => has_turn,
                 Phase::Over | Phase::Gone => false,
             };
-            holds && other.order == Order::Waits && other.repeats.is_none() && other.session == cmd.session
+            let has_begun = matches!(other.phase, Phase::Running | Phase::Ended { .. });
+            let blocks = match (cmd.order, other.order) {
+                (_, Order::Overtakes) | (Order::Overtakes, _) | (Order::Reads, Order::Reads) => false,
+                (Order::Reads, Order::Long) => !has_begun,
+                (Order::Reads, Order::Waits) | (Order::Waits | Order::Long, _) => true,
+            };
+            holds && blocks && other.repeats.is_none() && other.session == cmd.session
         };
         cmd.order == Order::Overtakes || !self.cmds[..at].iter().any(in_its_way)
     }

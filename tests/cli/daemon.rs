@@ -166,29 +166,58 @@ fn its_log_is_shown_also_when_it_is_gone() {
 fn stopping_lets_a_run_finish() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ echo begun; until test -e go; do sleep 0.01; done; echo ended"]);
-    run.until_line("  begun");
+    run.until_line("begun");
     let stop = home.start(&["daemon", "stop"]);
     until("a daemon that takes nothing new", || home.push(&["run", "$ true"]).code == Some(1));
     home.write("go", "");
     let said = run.said();
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("  ended\n"), "{said:?}");
+    assert_eq!(said.out, "begun\nended\n", "{said:?}");
     assert_eq!(stop.said().code, Some(0));
     assert_eq!(home.push(&["daemon", "status"]).code, Some(69));
 }
 
 #[test]
-fn after_the_grace_a_run_is_cut_and_asked_about_when_the_daemon_is_back() {
+fn after_the_grace_a_step_ends_as_stopped_and_nobody_is_asked_what_became_of_it() {
+    for words in [&["daemon", "stop", "--grace", "0.2"][..], &["daemon", "stop", "--now"]] {
+        let home = Home::new();
+        let session = home.detached("$ echo $$ > step; sleep 1000\n$ touch later");
+        home.until_written("step", "\n");
+        home.ok(words);
+        let step: i32 = home.read("step").trim().parse().unwrap();
+        assert!(!is_alive(step), "{words:?}");
+        assert_eq!(home.push(&["wait", &session]).code, Some(1), "{words:?}");
+        assert_eq!(home.json(&["approvals", "--json"])["approvals"], json!([]));
+        let log = home.ok(&["log", &session]);
+        assert!(log.contains("stopped: the daemon was told to stop, and ended it"), "{log}");
+        assert!(log.contains("failed (stopped): step 1 of 2 was ended when the daemon was stopped"), "{log}");
+        assert!(!log.contains("nobody knows") && !home.path().join("later").exists(), "{log}");
+    }
+}
+
+#[test]
+fn a_daemon_that_was_stopped_stays_stopped_and_attached_clients_wait_for_the_next_start() {
     let home = Home::new();
-    let session = home.detached("$ echo $$ > step; sleep 1000");
-    home.until_written("step", "\n");
-    home.ok(&["daemon", "stop", "--grace", "0.2"]);
-    let step: i32 = home.read("step").trim().parse().unwrap();
-    until("the step to be gone", || !is_alive(step));
-    assert_eq!(home.json(&["show", &session, "--json"])["state"], "awaiting_approval");
-    assert!(home.ok(&["log", &session]).contains("the daemon was started again"));
-    home.ok(&["approve", "--choice", "stop"]);
-    assert_ne!(home.push(&["wait", &session]).code, Some(0));
+    let mut run = home.start(&["run", "$ echo begun; sleep 1000"]);
+    run.until_line("begun");
+    let idle = home.detached("$ true");
+    home.push(&["wait", &idle]);
+    let mut attached = home.start(&["attach", &idle, "--read-only"]);
+    attached.until_line("success: 1 step done");
+    home.ok(&["daemon", "stop", "--now"]);
+    for client in [&mut run, &mut attached] {
+        client.until_error_line("pushd was stopped; waiting for its next start (push daemon start)");
+    }
+    assert_eq!(home.push(&["daemon", "status"]).code, Some(69), "nobody has started it again");
+    home.ok(&["daemon", "start"]);
+    let said = run.said();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("failed (stopped)"), "{said:?}");
+    home.ok(&["rename", &idle, "later"]);
+    home.ok(&["run", "--session", "later", "$ echo again"]);
+    attached.until_line("  again");
+    kill(Pid::from_raw(attached.pid()), Signal::SIGINT).unwrap();
+    assert_eq!(attached.said().code, Some(0));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::home::{Home, is_alive, until};
 use super::model::{ModelServer, Reply, call};
@@ -21,8 +22,8 @@ fn a_run_ends_with_what_became_of_it() {
     ] {
         let said = home.push(&[&["run"], words].concat());
         assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
-        assert!(said.out.contains(line), "{words:?}: {said:?}");
-        assert_eq!(said.err, "", "{words:?}");
+        assert!(said.err.contains(line), "{words:?}: {said:?}");
+        assert_eq!(said.out, "", "{words:?}");
     }
 }
 
@@ -41,8 +42,8 @@ fn a_message_without_a_step_says_what_is_missing() {
     let home = Home::new();
     let said = home.push(&["run", "Please fix the tests."]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("provider_not_configured") && said.out.contains("`$ `"), "{said:?}");
-    assert_eq!(said.out.matches("no model").count(), 1, "said twice: {said:?}");
+    assert!(said.err.contains("provider_not_configured") && said.err.contains("`$ `"), "{said:?}");
+    assert_eq!((said.err.matches("no model").count(), said.out.as_str()), (1, ""), "said twice: {said:?}");
 }
 
 #[test]
@@ -63,11 +64,18 @@ fn headless_a_model_is_denied_what_it_wants_and_yes_raises_no_budget() {
         (&result["denials"][0]["kind"], &result["denials"][0]["summary"]),
         (&"exec".into(), &"echo x >> ran".into())
     );
+    let reason = result["denials"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("the preset standard asks about"), "{reason}");
+    assert!(
+        reason.ends_with("; `push run --allow 'write(/ran)' --allow 'exec(echo x)'` allows it"),
+        "{reason}"
+    );
     assert_eq!(home.read("ran"), "");
     let said = run(&["--yes", "--max-turns", "2"]);
     let result = said.json();
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!((&result["reason"], &result["denials"][0]["kind"]), (&"budget".into(), &"budget".into()));
+    assert!(result["denials"][0]["reason"].as_str().unwrap().contains("--max-turns"), "{result}");
     assert_eq!(home.read("ran"), "x\nx\n");
     assert_eq!(result["usage"]["models"], serde_json::json!(["m"]));
     // A rule lets it go ahead, and another does not let it happen at all.
@@ -83,7 +91,7 @@ fn a_mistake_in_a_playbook_runs_nothing_and_names_the_line() {
     let home = Home::new();
     let said = home.push(&["run", "$ echo x > ran\n\n```sh sometimes\ntrue\n```\n"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("line 3"), "{said:?}");
+    assert!(said.err.contains("line 3"), "{said:?}");
     assert_eq!(home.read("ran"), "");
 }
 
@@ -92,12 +100,11 @@ fn one_signal_cancels_and_reports() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let home = Home::new();
         let mut run = home.start(&["run", "$ echo $$; sleep 1000"]);
-        run.until_line("$ echo");
-        let step: i32 = run.until_line("  ").trim().parse().unwrap();
+        let step: i32 = run.until_line("").trim().parse().unwrap();
         run.signal(signal);
         let said = run.said();
         assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.out.ends_with("cancelled\n") || said.out.contains("\ncancelled"), "{said:?}");
+        assert!(said.err.ends_with("cancelled\n") || said.err.contains("\ncancelled"), "{said:?}");
         until("the step to be gone", || !is_alive(step));
     }
 }
@@ -106,7 +113,7 @@ fn one_signal_cancels_and_reports() {
 fn a_second_signal_leaves_at_once() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ trap '' TERM INT; echo begun; sleep 1000"]);
-    run.until_line("  begun");
+    run.until_line("begun");
     run.signal(Signal::SIGINT);
     run.signal(Signal::SIGTERM);
     assert_eq!(run.said().code, Some(2));
@@ -115,10 +122,42 @@ fn a_second_signal_leaves_at_once() {
 }
 
 #[test]
+fn one_signal_ends_a_client_whose_daemon_does_not_answer() {
+    let home = Home::new();
+    let mut run = home.start(&["run", "$ echo begun; sleep 1000"]);
+    run.until_line("begun");
+    let daemon = Pid::from_raw(home.daemon_pid());
+    kill(daemon, Signal::SIGSTOP).unwrap();
+    run.signal(Signal::SIGTERM);
+    let said = run.said();
+    assert_eq!(said.code, Some(69), "{said:?}");
+    assert!(said.err.contains("`push cancel sess_"), "{said:?}");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let run = home.start(&["run", "$ true"]);
+        until("a client that listens", || catches(run.pid(), signal));
+        run.signal(signal);
+        let said = run.said();
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+    }
+    // What it was told meanwhile it does now.
+    kill(daemon, Signal::SIGCONT).unwrap();
+    home.push(&["cancel", "@last"]);
+    assert_eq!(home.push(&["wait", "@last"]).code, Some(2));
+}
+
+/// Whether a process has a handler for a signal.
+fn catches(pid: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default().trim();
+    let caught = u64::from_str_radix(caught, 16).unwrap_or_default();
+    caught & (1 << (signal as u32 - 1)) != 0
+}
+
+#[test]
 fn a_client_that_is_killed_leaves_its_run_alone() {
     let home = Home::new();
     let mut run = home.start(&["run", "$ echo begun; until test -e go; do sleep 0.01; done"]);
-    run.until_line("  begun");
+    run.until_line("begun");
     run.signal(Signal::SIGKILL);
     run.said();
     home.write("go", "");
@@ -152,6 +191,42 @@ fn bad_usage_is_64_and_begins_nothing() {
 }
 
 #[test]
+fn a_session_that_is_not_there_is_bad_usage() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    let unknown = "sess_01HXYZ01HXYZ01HXYZ01HXYZ01";
+    for words in [
+        &["wait", "nosuch"][..],
+        &["wait", unknown],
+        &["run", "--session", "nosuch", "$ true"],
+        &["run", "--session", unknown, "$ true"],
+        &["show", "nosuch"],
+    ] {
+        let said = home.push(words);
+        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{words:?}: {said:?}");
+        assert!(said.err.contains("push sessions"), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn durations_take_units_everywhere() {
+    let home = Home::new();
+    home.detached("$ until test -e go; do sleep 0.01; done");
+    for time in ["50ms", "0.05", "0.001m"] {
+        assert_eq!(home.push(&["wait", "@last", "--timeout", time]).code, Some(124), "{time}");
+    }
+    home.write("go", "");
+    assert_eq!(home.push(&["wait", "@last", "--timeout", "1h"]).code, Some(0));
+    let said = home.push(&["run", "--timeout", "200ms", "$ sleep 1000"]);
+    assert!(said.code == Some(1) && said.err.contains("failed (timeout)"), "{said:?}");
+    assert_eq!(
+        home.json(&["delete", "--older-than", "7d", "--yes", "--json"])["deleted"].as_array().unwrap().len(),
+        0
+    );
+    home.ok(&["daemon", "stop", "--grace", "1m"]);
+}
+
+#[test]
 fn help_and_version_are_results() {
     let home = Home::new();
     for words in [&["--help"][..], &["help"], &["run", "--help"], &["daemon", "stop", "-h"], &["--version"]] {
@@ -161,6 +236,7 @@ fn help_and_version_are_results() {
     }
     for verb in [
         "run",
+        "playbook",
         "attach",
         "sessions",
         "show",

@@ -202,6 +202,7 @@ pub(crate) struct Running {
     out: Receiver<String>,
     err: Receiver<String>,
     read: String,
+    read_err: String,
 }
 
 impl Running {
@@ -209,7 +210,7 @@ impl Running {
         let mut child = command.spawn().expect("a program");
         let out = child.stdout.take().map_or_else(silence, lines);
         let err = child.stderr.take().map_or_else(silence, lines);
-        Self { child, out, err, read: String::new() }
+        Self { child, out, err, read: String::new(), read_err: String::new() }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -240,6 +241,19 @@ impl Running {
         }
     }
 
+    /// Reads its standard error until a line has this text.
+    pub(crate) fn until_error_line(&mut self, text: &str) {
+        loop {
+            let Ok(line) = self.err.recv_timeout(PATIENCE) else {
+                panic!("no {text:?} in {:?} {:?}", self.read_err, self.read);
+            };
+            self.read_err.push_str(&line);
+            if line.contains(text) {
+                return;
+            }
+        }
+    }
+
     /// Waits for its end and returns everything it said.
     pub(crate) fn said(mut self) -> Said {
         let mut status = None;
@@ -253,7 +267,8 @@ impl Running {
             self.read.push_str(&line);
         }
         let code = status.and_then(|status| status.code());
-        Said { code, out: std::mem::take(&mut self.read), err: self.err.iter().collect() }
+        self.read_err.extend(self.err.iter());
+        Said { code, out: std::mem::take(&mut self.read), err: std::mem::take(&mut self.read_err) }
     }
 }
 

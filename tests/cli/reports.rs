@@ -12,7 +12,11 @@ fn every_outcome_is_a_report_that_agrees_with_the_exit_code() {
     for (words, code, part) in [
         (&["$ echo '<&>'"][..], 0, "<testcase classname=\"push.run\" name=\"run\" time=\""),
         (&["$ exit 9"], 1, "<failure type=\"step_failed\""),
-        (&["--headless", "$? rm 'a&b'"], 3, "<skipped message=\"denied by cli (appr_"),
+        (
+            &["--headless", "$? rm 'a&b'"],
+            3,
+            "<skipped message=\"the step asks before it runs; `push run --approve ask` waits",
+        ),
         (
             &["--accept", "echo '<out>'; exit 8", "--accept", "true", "$ true"],
             4,
@@ -58,7 +62,7 @@ fn a_report_is_well_formed_whatever_the_run_said() {
 fn a_cancelled_run_has_its_report() {
     let home = Home::new();
     let mut run = home.start(&["run", "--report", "junit=push.xml", "$ echo begun; sleep 1000"]);
-    run.until_line("  begun");
+    run.until_line("begun");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.said().code, Some(2));
     assert!(home.read("push.xml").contains("<failure type=\"user_cancelled\""), "{}", home.read("push.xml"));
@@ -84,12 +88,16 @@ fn denials_are_listed_with_who_and_what() {
     let said = home.push(&["run", "--headless", "--json", "$? rm precious"]);
     let denial = &said.json()["denials"][0];
     assert!(denial["approvalId"].as_str().unwrap().starts_with("appr_"), "{denial}");
-    assert_eq!((denial["by"].as_str(), denial["kind"].as_str().is_some()), (Some("cli"), true));
+    assert_eq!((denial["by"].as_str(), denial["kind"].as_str().is_some()), (Some("policy"), true));
+    let reason = denial["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the step asks before it runs; ") && reason.contains("--yes"), "{denial}");
     assert!(denial["summary"].as_str().unwrap().contains("rm precious"), "{denial}");
     let said = home.push(&["run", "--headless", "$? rm precious"]);
-    let lines: Vec<&str> = said.out.lines().collect();
+    let lines: Vec<&str> = said.err.lines().collect();
     assert!(lines[lines.len() - 2].starts_with("not approved: "), "{said:?}");
     assert!(lines[lines.len() - 2].contains("rm precious (appr_"), "{said:?}");
+    assert!(lines[lines.len() - 2].contains("the step asks before it runs; "), "{said:?}");
+    assert!(!said.err.contains("denied by cli"), "{said:?}");
 }
 
 #[test]

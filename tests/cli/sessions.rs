@@ -1,5 +1,7 @@
 //! Sessions from outside: listed, shown, read, named, ended, and called by parts of their names.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::home::{Home, Running};
@@ -12,7 +14,7 @@ fn alone_it_says_what_there_is_and_what_to_do_next() {
     let session = home.detached("$? true");
     home.until_asked();
     let out = home.ok(&[]);
-    assert!(out.starts_with(&session[..15]) && out.contains("push approvals"), "{out}");
+    assert!(session.ends_with(&out[..4]) && out.contains("push approvals"), "{out}");
 }
 
 #[test]
@@ -89,6 +91,25 @@ fn attached_without_a_terminal_it_watches() {
 }
 
 #[test]
+fn attached_without_a_terminal_it_ends_when_the_run_is_over() {
+    let home = Home::new();
+    let session = home.detached("$ echo one; until test -e go; do sleep 0.01; done; echo two");
+    let mut attached = home.start(&["attach", &session]);
+    attached.until_line("  one");
+    home.write("go", "");
+    let said = attached.said();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("  two\n") && said.out.contains("success"), "{said:?}");
+    // Without a run it shows what was.
+    let again = home.push(&["attach", &session]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.out.contains("  one\n") && again.out.contains("success"), "{again:?}");
+    let seen = home.json(&["show", &session, "--json"])["lastSeq"].to_string();
+    let nothing = home.push(&["attach", &session, "--since", &seen]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(0), ""), "{nothing:?}");
+}
+
+#[test]
 fn a_session_is_renamed_and_ended() {
     let home = Home::new();
     home.ok(&["run", "$ true"]);
@@ -111,13 +132,17 @@ fn names_may_be_shortened_as_long_as_they_are_clear() {
         assert_eq!(home.json(&["show", name, "--json"])["sessionId"], second.as_str(), "{name}");
     }
     assert_eq!(home.json(&["show", "@last", "--json"])["sessionId"], second.as_str());
+    home.ok(&["rename", &first, "the first"]);
+    for name in ["the first", &first[first.len() - 6..], &first[first.len() - 4..].to_uppercase()] {
+        assert_eq!(home.json(&["show", name, "--json"])["sessionId"], first.as_str(), "{name}");
+    }
     let said = home.push(&["show", "sess_0"]);
-    assert_eq!(said.code, Some(1));
+    assert_eq!(said.code, Some(64));
     assert!(said.err.contains(&first) && said.err.contains(&second), "{said:?}");
     for name in ["sess_nothing", "nothing", ""] {
         let said = home.push(&["show", name]);
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{name}");
-        assert!(said.err.contains("no session begins with"), "{said:?}");
+        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{name}");
+        assert!(said.err.contains("no session has the name"), "{said:?}");
     }
 }
 
@@ -126,9 +151,32 @@ fn there_is_no_last_session_at_first() {
     let home = Home::new();
     for words in [&["show"][..], &["log"], &["attach"], &["wait", "@last"], &["cancel", "@last"]] {
         let said = home.push(words);
-        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{words:?}");
+        assert_eq!((said.code, said.out.as_str()), (Some(64), ""), "{words:?}");
         assert!(said.err.contains("there is no session"), "{said:?}");
     }
+}
+
+#[test]
+fn the_last_session_is_of_this_repository_and_may_be_of_all() {
+    let home = Home::new();
+    for directory in ["repo/.git", "repo/deep", "other"] {
+        fs::create_dir_all(home.path().join(directory)).unwrap();
+    }
+    home.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    let run = |directory: &str| {
+        home.json(&["run", "--json", "--cwd", directory, "$ true"])["sessionId"].as_str().unwrap().to_owned()
+    };
+    let (in_repo, elsewhere) = (run("repo/deep"), run("other"));
+    let shown = |directory: &str, name: &str| {
+        let mut command = home.command(&["show", name, "--json"]);
+        command.current_dir(home.path().join(directory));
+        Running::start(command).said()
+    };
+    assert_eq!(shown("repo", "@last").json()["sessionId"], in_repo.as_str());
+    assert_eq!(shown("other", "@last").json()["sessionId"], elsewhere.as_str());
+    assert_eq!(shown("repo", "@last-any").json()["sessionId"], elsewhere.as_str());
+    let said = shown(".", "@last");
+    assert!(said.code == Some(64) && said.err.contains("@last-any"), "{said:?}");
 }
 
 #[test]
@@ -139,8 +187,9 @@ fn a_list_names_sessions_so_that_they_can_be_called() {
     }
     for line in home.ok(&["sessions"]).lines() {
         let name = line.split_whitespace().next().unwrap();
-        assert!(name.len() < 24, "{name}");
-        assert!(home.json(&["show", name, "--json"])["sessionId"].as_str().unwrap().starts_with(name));
+        assert!((4..=6).contains(&name.len()), "{name}");
+        let shown = home.json(&["show", name, "--json"]);
+        assert!(shown["sessionId"].as_str().unwrap().ends_with(name), "{shown}");
     }
 }
 

@@ -72,7 +72,7 @@ fn a_waiting_approval_is_listed_and_denied_with_a_reason() {
     home.ok(&["deny", "--comment", "not today"]);
     let said = run.said();
     assert_eq!(said.code, Some(3), "{said:?}");
-    assert!(said.out.contains("not today"), "{said:?}");
+    assert!(said.err.contains("not today"), "{said:?}");
     assert_eq!(home.json(&["approvals", "--json"])["approvals"].as_array().unwrap().len(), 0);
 }
 
@@ -93,7 +93,7 @@ fn an_approval_must_be_clear_and_there() {
     });
     for words in [&["approve"][..], &["deny"], &["approve", "appr_0"]] {
         let said = home.push(words);
-        assert_eq!(said.code, Some(1), "{words:?}");
+        assert_eq!(said.code, Some(64), "{words:?}");
         assert!(said.err.contains(&ids[0]) && said.err.contains(&ids[1]), "{said:?}");
     }
     assert_eq!(home.push(&["approve", &ids[0], "--choice", "maybe"]).code, Some(64));

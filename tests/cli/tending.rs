@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::geteuid;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -32,10 +35,16 @@ fn a_deleted_session_is_really_gone() {
     assert_eq!(home.json(&["sessions", "--json"])["sessions"][0]["sessionId"], kept);
     for words in [&["show", gone][..], &["log", gone], &["delete", gone, "--yes"], &["send", gone, "x"]] {
         let said = home.push(words);
-        assert_eq!(said.code, Some(1), "{words:?}: {said:?}");
+        let code = if words[0] == "delete" { 1 } else { 64 };
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
         assert!(said.err.contains("no session"), "{words:?}: {said:?}");
     }
-    assert_eq!(home.push(&["delete", "nothing", "--yes"]).code, Some(1));
+    // What does not exist is named also where nobody can agree.
+    for words in [&["delete", "nosuch", "--yes"][..], &["delete", "nosuch"]] {
+        let said = home.push(words);
+        assert!(said.code == Some(64) && said.err.contains("no session"), "{words:?}: {said:?}");
+        assert!(!said.err.contains("--yes"), "{words:?}: {said:?}");
+    }
     home.ok(&["delete", "@last", "--yes"]);
     assert_eq!(home.ok(&["sessions"]), "");
 }
@@ -99,10 +108,17 @@ fn a_purge_leaves_nothing_of_ours_and_everything_else() {
     home.until_asked();
     let said = home.push(&["purge", "--yes"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("1 of your runs"), "{said:?}");
+    assert!(said.err.contains("1 run is active"), "{said:?}");
     assert_eq!(home.json(&["show", &session, "--json"])["state"], "awaiting_approval");
     fs::write(home.push_path("state/pushd.db.damaged-7"), "planted-output").unwrap();
+    home.ok(&["token", "new"]);
+    fs::write(home.push_path("state/approvals.json"), "{}").unwrap();
     fs::write(home.push_path("state/my-notes"), "mine").unwrap();
+    let cache = home.push_path("cache/0123456789abcdef0123456789abcdef/overlay-0/npm/work/work");
+    fs::create_dir_all(&cache).unwrap();
+    fs::write(cache.join("x"), "planted-output").unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::write(home.push_path("cache/my-cache"), "mine").unwrap();
     fs::write(home.push_path("logs/my.log"), "mine").unwrap();
     let pid = home.daemon_pid();
     let said = home.push(&["purge", "--yes", "--force"]);
@@ -111,12 +127,62 @@ fn a_purge_leaves_nothing_of_ours_and_everything_else() {
     assert!(!is_alive(pid));
     assert_eq!(names(&home, "state"), ["my-notes", "pushd.lock"]);
     assert_eq!(names(&home, "logs"), ["my.log"]);
+    assert_eq!(names(&home, "cache"), ["my-cache"]);
     assert!(!home.holds("state", "lanted"));
     // Without a daemon there is nothing left to remove, and the next one begins afresh.
     home.ok(&["purge", "--yes"]);
     assert!(home.daemon().is_none());
     assert_eq!(home.ok(&["sessions"]), "");
     home.ok(&["run", "$ true"]);
+}
+
+#[test]
+fn a_purge_removes_caches_of_any_depth_and_counts_what_they_take_on_the_disk() {
+    let home = Home::new();
+    let store = home.push_path("cache/0123456789abcdef0123456789abcdef");
+    // One whose removal was interrupted.
+    let interrupted = home.push_path("cache/removing-2-fedcba9876543210fedcba9876543210");
+    for directory in [&store, &interrupted] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::File::create(store.join("sparse")).unwrap().set_len(1 << 40).unwrap();
+    deepen(&store, 2_000);
+    let counted = home.push(&["doctor"]).out;
+    assert!(counted.contains("for 2 workspaces in") && !counted.contains("TiB"), "{counted}");
+    let purge = format!("ulimit -n 128 && exec {} purge --yes", env!("CARGO_BIN_EXE_push"));
+    let said = Running::start(home.program("/bin/sh", &["-c", &purge])).said();
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(!home.push_path("cache").exists(), "{:?}", names(&home, "cache"));
+}
+
+#[test]
+fn a_purge_removes_pi_session_files_that_pushd_created_and_lists_the_imported_ones() {
+    let home = Home::new();
+    home.ok(&["run", "$ true"]);
+    let file = |name: &str| {
+        let path = home.path().join(".pi/agent/sessions").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "{\"type\":\"session\",\"version\":3,\"id\":\"x\"}\n").unwrap();
+        path
+    };
+    let (created, imported, foreign) =
+        (file("--w--/created.jsonl"), file("imported.jsonl"), file("foreign.jsonl"));
+    let index = || {
+        let text = json!({"version": 1, "files": [
+            {"sessionId": "s", "path": created, "created": {"id": "s", "at": 1, "cwd": "/w"}},
+            {"sessionId": "t", "path": imported},
+        ]});
+        fs::write(home.push_path("state/session-files.json"), text.to_string()).unwrap();
+    };
+    index();
+    let said = home.push(&["purge", "--yes"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("imported.jsonl was imported and is kept; --with-pi-files"), "{said:?}");
+    assert!(!created.exists() && imported.exists() && foreign.exists());
+    assert!(!home.push_path("state/session-files.json").exists());
+    index();
+    home.ok(&["purge", "--yes", "--with-pi-files"]);
+    assert!(!imported.exists() && foreign.exists());
 }
 
 #[test]
@@ -251,6 +317,54 @@ fn a_doctor_tells_a_read_only_home() {
 }
 
 #[test]
+fn a_doctor_finds_a_home_that_cannot_be_written_and_one_that_is_not_there() {
+    let home = Home::new();
+    for (place, what) in [("/proc", "/proc cannot be written"), ("/proc/none", "/proc/none does not exist")] {
+        let mut command = home.command(&["doctor"]);
+        command.env("HOME", place);
+        let said = Running::start(command).said();
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.out.contains(what) && said.out.contains("PUSH_HOME"), "{}", said.out);
+    }
+}
+
+#[test]
+fn a_doctor_finds_a_broken_configuration_with_and_without_a_daemon() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join(".config/push")).unwrap();
+    home.write(".config/push/config.toml", "# mine\nprovder = 1\n");
+    for daemon in ["without", "with"] {
+        if daemon == "with" {
+            home.ok(&["daemon", "start"]);
+        }
+        let said = home.push(&["doctor"]);
+        assert_eq!((said.code, said.err.as_str()), (Some(1), ""), "{daemon}: {said:?}");
+        assert!(
+            said.out.contains("problem  configuration: ") && said.out.contains("line 2"),
+            "{daemon}: {}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn a_home_that_does_not_exist_is_not_created() {
+    let home = Home::new();
+    let missing = home.path().join("nobody");
+    for words in [&["daemon", "run"][..], &["run", "$ true"], &["token", "new"], &["sessions"]] {
+        let mut command = home.command(words);
+        command.env("HOME", &missing);
+        let said = Running::start(command).said();
+        assert!(
+            said.code.is_some_and(|code| code != 0) && said.err.contains("does not exist"),
+            "{words:?}: {said:?}"
+        );
+        assert_eq!(said.err.matches("does not exist").count(), 1, "{said:?}");
+        assert!(!missing.exists(), "{words:?}");
+    }
+}
+
+#[test]
 fn for_programs_every_finding_has_its_level() {
     let home = Home::new();
     home.ok(&["run", "$ true"]);
@@ -262,6 +376,15 @@ fn for_programs_every_finding_has_its_level() {
         assert!(finding["about"].is_string() && finding["text"].is_string(), "{finding}");
     }
     assert_ne!(said["journal"], Value::Null);
+}
+
+/// Nests directories deeper than any path reaches.
+fn deepen(top: &Path, levels: usize) {
+    let mut here = open(top, OFlag::O_RDONLY, Mode::empty()).unwrap();
+    for _ in 0..levels {
+        mkdirat(&here, "d", Mode::S_IRWXU).unwrap();
+        here = openat(&here, "d", OFlag::O_RDONLY, Mode::empty()).unwrap();
+    }
 }
 
 fn names(home: &Home, below: &str) -> Vec<String> {

@@ -364,18 +364,24 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "(echo -1000 > /proc/self/oom_score_adj) && echo ESCAPED",
     ),
     // What it may use.
-    attempt(Use, Harmless, "a background process", "sleep 1000 &"),
+    // Each waits until its process runs: one that is still being executed has no environment to be recognised by.
+    attempt(
+        Use,
+        Harmless,
+        "a background process",
+        "sh -c ': > started; sleep 1000; :' & until [ -e started ]; do sleep 0.01; done",
+    ),
     attempt(
         Use,
         Harmless,
         "a process in a session of its own",
-        "setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null 2>&1 &",
+        "setsid sh -c 'sleep 1000 & : > started; sleep 1000' >/dev/null 2>&1 & until [ -e started ]; do sleep 0.01; done",
     ),
     attempt(
         Use,
         Harmless,
         "an orphan that ignores signals",
-        "(trap '' HUP TERM INT; setsid sh -c 'sleep 1000' >/dev/null 2>&1 &)",
+        "(trap '' HUP TERM INT; setsid sh -c ': > started; sleep 1000; :' >/dev/null 2>&1 &); until [ -e started ]; do sleep 0.01; done",
     ),
     attempt(
         Use,

@@ -160,9 +160,9 @@ fn a_workspace_reached_by_a_link_and_one_that_holds_what_is_hidden_are_confined(
         assert_eq!(end.unwrap(), StepEnd::Exited(0), "{said}");
         fs::remove_file(stage.at("alias")).unwrap();
         let mut confinement = stage.confinement(Where::Work);
-        confinement.workspace = stage.at("home");
-        let mut step = stage.step(Where::Work, "echo x > new && rm new && ! cat .ssh/id_ed25519 && ! echo x > .push/new && ls -A .push .ssh; cat .netrc");
-        step.cwd = stage.at("home");
+        confinement.workspace = stage.at("");
+        let mut step = stage.step(Where::Work, "echo x > new && rm new && ! cat home/.ssh/id_ed25519 && ! echo x > home/.push/new && ls -A home/.push home/.ssh; ! cat home/.netrc");
+        step.cwd = stage.at("");
         let (end, said) = stage.command(&stage.room(way, confinement), step);
         assert_eq!(end.unwrap(), StepEnd::Exited(0), "{said}");
         assert!(!said.contains(super::outside::SECRET) && !said.contains("pushd"), "{said}");
@@ -243,11 +243,15 @@ fn each(does: impl Fn(&Stage, Way)) {
     }
 }
 
-/// The process between this one and one of its descendants.
+/// The keeper of one of this process's descendants, which is a child of the holder.
 fn keeper_of(pid: u32) -> i32 {
+    let parent = parent_of(pid);
+    if parent_of(parent) == std::process::id() { i32::try_from(pid).unwrap() } else { keeper_of(parent) }
+}
+
+fn parent_of(pid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
-    if parent == std::process::id() { i32::try_from(pid).unwrap() } else { keeper_of(parent) }
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
 }
 
 fn room(stage: &Stage, way: Way) -> RunTree {

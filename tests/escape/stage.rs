@@ -2,25 +2,23 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nix::unistd::geteuid;
-use pushd::sandbox::confine::{Bounds, Confinement, Leave, Way, credential_stores};
-use pushd::sandbox::{Chunk, Local, RunTree, SandboxProvider, Step, StepEnd, StepError, Strength, Terms};
+use pushd::sandbox::confine::{Bounds, Confinement, Leave, Way, credential_stores, toolchain};
+use pushd::sandbox::{
+    Chunk, Layers, Local, Outputs, RunTree, SandboxProvider, Step, StepEnd, StepError, Strength, Terms,
+};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::attempts::{Attempt, Group, Where};
+use super::ordinary_user::visible_place;
 use super::outside::{self, Listeners, SECRET, Victim, difference, looks, machine, marked};
 use super::skip::skip;
-
-const NOBODY: u32 = 65534;
 
 pub(crate) struct Stage {
     pub(crate) base: TempDir,
@@ -36,8 +34,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let place = std::env::var_os("ESCAPE_BASE").unwrap_or_else(|| place().into());
-        let base = tempfile::Builder::new().prefix("e").rand_bytes(4).tempdir_in(place).unwrap();
+        let base = tempfile::Builder::new().prefix("e").rand_bytes(4).tempdir_in(visible_place()).unwrap();
         let at = |name: &str| base.path().join(name);
         for folder in [
             "outside",
@@ -73,6 +70,7 @@ impl Stage {
         for folder in ["work/.git/objects", "work/.git/refs"] {
             fs::create_dir(at(folder)).unwrap();
         }
+        furnish(&at("home"));
         for (program, name) in [(own_program(), "test"), (env!("CARGO_BIN_EXE_push").into(), "push")] {
             bring(&program, &at(name));
         }
@@ -90,8 +88,19 @@ impl Stage {
 
     /// What a model's commands may reach here.
     pub(crate) fn confinement(&self, at: Where) -> Confinement {
+        self.confinement_with(at, &|_| None)
+    }
+
+    /// The same, with variables of an environment.
+    pub(crate) fn confinement_with(&self, at: Where, variable: toolchain::Variable<'_>) -> Confinement {
+        let home = self.at("home");
         let mut confinement = Confinement::of(self.workspace(at));
-        confinement.hidden = credential_stores(&self.at("home"));
+        confinement.homes = vec![home.clone()];
+        confinement.opened = toolchain::defaults(&home);
+        confinement.opened.extend(toolchain::named(variable));
+        confinement.caches = toolchain::caches(&home, variable);
+        confinement.cache_root = Some(self.at("scratch/cache"));
+        confinement.hidden = credential_stores(&home);
         confinement.hidden.extend([self.at("home/.push"), self.at("home/.config/push"), self.at("scratch")]);
         confinement.bounds = Bounds { processes: 400, memory: 512 << 20, file: 64 << 20 };
         confinement
@@ -110,12 +119,20 @@ impl Stage {
 
     /// Makes sure that a way of confining works here at all.
     pub(crate) fn works(&self, way: Way) -> bool {
-        let local = self.local().with_way(way);
-        let layers = self.runtime.block_on(local.layers());
-        if layers.strength != Strength::Full {
+        let layers = self.layers(way);
+        let wanted = match way {
+            Way::Bubblewrap | Way::Namespaces => Strength::Full,
+            Way::Rules => Strength::Partial,
+        };
+        if layers.strength != wanted {
             skip(&format!("{} does not work here: {}", way.word(), layers.why.unwrap_or_default()));
         }
-        layers.strength == Strength::Full
+        layers.strength == wanted
+    }
+
+    pub(crate) fn layers(&self, way: Way) -> Layers {
+        let local = self.local().with_way(way);
+        self.runtime.block_on(local.layers())
     }
 
     /// Makes an attempt; an error says what happened.
@@ -147,7 +164,7 @@ impl Stage {
         match end {
             Ok(StepEnd::Exited(_)) if said.contains("TRIED") => Ok(()),
             // Who runs out of processes or memory may end before the last word, or be ended.
-            Ok(StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut)
+            Ok(StepEnd::Exited(_) | StepEnd::Signaled(_) | StepEnd::TimedOut | StepEnd::OutOfMemory)
                 if attempt.group == Group::Use =>
             {
                 Ok(())
@@ -182,6 +199,10 @@ impl Stage {
             Some(way) => self.room(way, self.confinement(attempt.at)),
         };
         let (end, said) = self.command(&tree, self.step(attempt.at, &script));
+        if way == Some(Way::Rules) {
+            // There, what a command leaves in the background lives until its run ends.
+            self.wait(tree.stop(Duration::from_secs(60))).unwrap();
+        }
         if way.is_none() {
             // What lives on is what the attempt was for; it is counted before everything is ended.
             let left = marked(&self.mark).len();
@@ -205,6 +226,7 @@ impl Stage {
             env: self.environment(),
             time_limit: Duration::from_secs(60),
             leave: Leave::default(),
+            outputs: Outputs::Apart,
         }
     }
 
@@ -261,6 +283,57 @@ impl Stage {
 
 const SECRET_FREE: &str = "precious\n";
 
+/// What a home has of toolchains; each says its own name.
+pub(crate) const TOOLCHAIN_FILES: &[&str] = &[
+    ".cargo/bin/tool",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".rustup/settings.toml",
+    ".rustup/toolchains/stable/bin/rustc",
+    ".nvm/nvm.sh",
+    ".pyenv/version",
+    ".local/bin/program",
+    ".local/lib/python3/site-packages/module.py",
+    "go/bin/gopls",
+    ".config/git/ignore",
+];
+
+/// Puts toolchains, caches and a few more secrets into a home.
+fn furnish(home: &Path) {
+    let file = |name: &str, text: String| {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for name in TOOLCHAIN_FILES {
+        file(name, format!("tool {name}\n"));
+    }
+    for name in [".cargo/registry/cache/crate", ".npm/_cacache/index", "go/pkg/mod/module"] {
+        file(name, format!("tool {name}\n"));
+    }
+    for name in [
+        ".python_history",
+        ".cargo/credentials.toml",
+        ".cargo/credentials.toml.bak",
+        ".cargo/.credentials.toml.swp",
+        ".config/git/credentials",
+        ".config/git/credentials~",
+        ".pyenv/token",
+        ".nvm/auth.json",
+    ] {
+        file(name, format!("{SECRET}\n"));
+    }
+    // A whole repository, so that git would use it.
+    file("private/.git/HEAD", "ref: refs/heads/main\n".to_owned());
+    file("private/.git/config", format!("[remote \"origin\"]\n\turl = https://{SECRET}@example.org/r\n"));
+    for name in ["objects", "refs"] {
+        fs::create_dir(home.join("private/.git").join(name)).unwrap();
+    }
+    file(".gitconfig", "[user]\n\tname = tool .gitconfig\n".to_owned());
+    symlink("../.ssh/id_ed25519", home.join(".nvm/leak")).unwrap();
+    symlink(home.join(".ssh"), home.join(".nvm/keys")).unwrap();
+}
+
 /// Makes sure that what an attempt uses and attacks is there, so that none is refused for want of it, and has this program make
 /// the calls of an attempt.
 const PRELUDE: &str = r#"[ -x "$TEST" ] && [ -x "$CLIENT" ] && [ -d "$OUT" ] && [ -d "$HOME" ] || echo UNREACHED
@@ -283,14 +356,7 @@ fn tidy(workspace: &Path) {
     }
 }
 
-/// Where stages are made: with the target, or where that lies in the machine's `/tmp`, which a confined command does not see,
-/// in another directory that everybody may write.
-fn place() -> &'static str {
-    let target = env!("CARGO_TARGET_TMPDIR");
-    if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }
-}
-
-fn own_program() -> PathBuf {
+pub(crate) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
@@ -307,43 +373,4 @@ fn leak(path: &Path) -> File {
     nix::fcntl::fcntl(&file, inherited).unwrap();
     assert!(file.as_raw_fd() > 2);
     file
-}
-
-const ONLY_ROOT: &str = "only root can be root";
-
-/// Runs `test` once more as an ordinary user, where this one is root; whoever is not has only the one.
-pub(crate) fn also_as_an_ordinary_user(test: &str) {
-    if !geteuid().is_root() {
-        return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
-    }
-    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(place()).unwrap();
-    chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let other = Command::new(own_program())
-        .args(["--exact", test, "--nocapture"])
-        .env("ESCAPE_BASE", base.path())
-        .env("HOME", base.path())
-        // Its file is ours alone; what is skipped there is counted here.
-        .env_remove("PUSH_SKIPS")
-        .current_dir("/")
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output();
-    match other {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            skip("another user cannot execute this test program where it is");
-        }
-        other => {
-            let other = other.unwrap();
-            let said =
-                String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
-            assert!(other.status.success(), "as an ordinary user:\n{said}");
-            assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
-            // A line may begin with the name of the test.
-            for why in said.lines().filter_map(|line| Some(line.split_once("skipped: ")?.1)) {
-                if !why.starts_with(ONLY_ROOT) {
-                    skip(&format!("as an ordinary user: {why}"));
-                }
-            }
-        }
-    }
 }

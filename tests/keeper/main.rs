@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pushd::sandbox::confine::Leave;
-use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream, layers};
+use pushd::sandbox::{Chunk, Local, Outputs, RunTree, Step, StepEnd, StepError, Stream, layers};
 use tokio::sync::mpsc;
 
 mod run;
@@ -133,12 +133,15 @@ async fn the_death_of_the_daemon_leaves_nothing() {
             .spawn()
             .unwrap();
         run.until(|| run.dir.path().join("up").exists() && run.marked().len() >= 3).await;
-        let keepers = children_of(daemon.id());
+        let holder = children_of(daemon.id());
+        assert_eq!(holder.len(), 1);
+        let keepers = children_of(holder[0]);
         assert!(!keepers.is_empty());
         daemon.kill().unwrap();
         daemon.wait().unwrap();
         run.until(|| run.marked().is_empty()).await;
-        run.until(|| keepers.iter().all(|keeper| !Path::new(&format!("/proc/{keeper}")).exists())).await;
+        let held = [holder, keepers.clone()].concat();
+        run.until(|| held.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
         assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());
     }
 }
@@ -154,8 +157,14 @@ async fn a_daemon_to_be_killed() {
     let env = vec![("MARK".into(), std::env::var_os("KEEPER_TEST_MARK").unwrap()), path()];
     let command =
         "(setsid sh -c 'trap \"\" HUP TERM; touch up; sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
-    let step =
-        Step { command: command.into(), cwd: dir.into(), env, time_limit: LONG, leave: Leave::default() };
+    let step = Step {
+        command: command.into(),
+        cwd: dir.into(),
+        env,
+        time_limit: LONG,
+        leave: Leave::default(),
+        outputs: Outputs::Apart,
+    };
     let (out, _heard) = mpsc::channel(4);
     let _never = RunTree::new(local).run(step, out).await;
 }
@@ -252,17 +261,79 @@ async fn what_the_system_cannot_start_is_said() {
 
 #[tokio::test]
 async fn a_killed_keeper_is_noticed_and_cleaned_up_after() {
+    for run in Run::both() {
+        let (out, _heard) = mpsc::channel(4);
+        let orphans =
+            "setsid sh -c 'setsid sleep 1000 & sleep 1000' & setsid sleep 1000 & kill -9 $PPID; sleep 1000";
+        let error = run.start(orphans, out).await.unwrap().unwrap_err();
+        assert!(matches!(error, StepError::KeeperLost), "{error}");
+        // Nothing is left when the end of the step is reported, not only some time later.
+        assert_eq!(run.marked(), [0_u32; 0]);
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_bomb_whose_keeper_is_killed_is_ended() {
+    for run in Run::both() {
+        let bomb =
+            "K=$PPID; bomb() { if [ $1 -gt 0 ]; then bomb $(($1-1)) & bomb $(($1-1)) & fi; exec sleep 1000; }
+                    (sleep 0.2; kill -9 $K) & bomb 7";
+        let (out, _heard) = mpsc::channel(4);
+        let error = run.start(bomb, out).await.unwrap().unwrap_err();
+        assert!(matches!(error, StepError::KeeperLost), "{error}");
+        assert_eq!(run.marked(), [0_u32; 0]);
+        run.leaves_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_keeper_is_killed_when_its_step_is_to_end() {
+    for run in Run::both() {
+        let going = run.begin("setsid sleep 1000 & kill -STOP $PPID; touch up; sleep 1000");
+        run.until(|| run.dir.path().join("up").exists()).await;
+        run.leaves_nothing().await;
+        assert_eq!(going.await.unwrap().unwrap(), StepEnd::Stopped);
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_holder_goes_on_and_a_killed_one_is_replaced() {
+    if !is_alone("a_stopped_holder_goes_on_and_a_killed_one_is_replaced") {
+        return;
+    }
     let run = Run::new();
-    let (out, _heard) = mpsc::channel(4);
-    let error = run.start("setsid sleep 1000 & kill -9 $PPID; sleep 1000", out).await.unwrap().unwrap_err();
-    assert!(matches!(error, StepError::KeeperLost), "{error}");
-    if layers().contains("cgroup") {
-        run.until(|| run.marked().is_empty()).await;
+    assert_eq!(run.end("exit 3").await, StepEnd::Exited(3));
+    let holder = children_of(std::process::id());
+    let [holder] = holder[..] else { panic!("one holder: {holder:?}") };
+    let signal = |signal: &str| {
+        let holder = holder.to_string();
+        assert!(Command::new("kill").args([signal, &holder]).status().unwrap().success());
+    };
+    signal("-STOP");
+    assert_eq!(run.end("exit 4").await, StepEnd::Exited(4));
+    for polite in ["-TERM", "-INT", "-HUP"] {
+        signal(polite);
     }
-    for pid in run.marked() {
-        let _ended = Command::new("kill").args(["-9", &pid.to_string()]).status();
-    }
+    assert_eq!(run.end("exit 5").await, StepEnd::Exited(5));
+    assert_eq!(children_of(std::process::id()), [holder]);
+    signal("-KILL");
+    run.until(|| !Path::new(&format!("/proc/{holder}")).exists()).await;
+    assert_eq!(run.end("exit 6").await, StepEnd::Exited(6));
     run.leaves_nothing().await;
+}
+
+#[tokio::test]
+async fn the_holder_ends_with_the_last_run() {
+    if !is_alone("the_holder_ends_with_the_last_run") {
+        return;
+    }
+    let run = Run::new();
+    assert_eq!(run.end("setsid sleep 1000 &").await, StepEnd::Exited(0));
+    let Run { tree, mark, dir, env } = run;
+    drop(tree);
+    let run = Run { tree: RunTree::new(local()), mark, dir, env };
+    run.until(|| run.marked().is_empty() && children_of(std::process::id()).is_empty()).await;
 }
 
 #[tokio::test]
@@ -298,7 +369,7 @@ async fn the_keeper_shows_nothing_of_its_step() {
     let going = run.start("echo $PPID; : hidden-word; sleep 1000", out);
     let keeper = String::from_utf8(heard.recv().await.unwrap().bytes.to_vec()).unwrap();
     let of_keeper = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", keeper.trim())).unwrap();
-    assert_eq!(of_keeper("cmdline"), "push\0__keep\0");
+    assert_eq!(of_keeper("cmdline"), "push\0__hold\0");
     assert_eq!(of_keeper("environ"), "");
     assert_eq!(of_keeper("comm"), "step-keeper\n");
     run.leaves_nothing().await;
@@ -376,7 +447,9 @@ async fn two_hundred_steps_leave_no_process_descriptor_or_cgroup() {
     }
     let run = Run::new();
     assert_eq!(run.end("true").await, StepEnd::Exited(0));
-    run.until(|| children_of(std::process::id()).is_empty()).await;
+    let holder = children_of(std::process::id());
+    assert_eq!(holder.len(), 1);
+    run.until(|| children_of(holder[0]).is_empty()).await;
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
     let mut keepers = BTreeSet::new();
@@ -385,7 +458,7 @@ async fn two_hundred_steps_leave_no_process_descriptor_or_cgroup() {
         keepers.insert(said.trim().parse().unwrap());
     }
     run.leaves_nothing().await;
-    assert_eq!(children_of(std::process::id()), [0_u32; 0]);
+    assert_eq!((children_of(std::process::id()), children_of(holder[0])), (holder, vec![]));
     run.until(|| descriptors() < before).await;
     let keepers: Vec<u32> = keepers.into_iter().collect();
     assert_eq!(cgroups_of(&keepers), Vec::<PathBuf>::new());

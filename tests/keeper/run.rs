@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pushd::sandbox::confine::Leave;
-use pushd::sandbox::{Chunk, Local, RunTree, Step, StepEnd, StepError, Stream};
+use pushd::sandbox::{Chunk, Local, Outputs, RunTree, Step, StepEnd, StepError, Stream};
 use tokio::sync::mpsc;
 
 use super::LONG;
@@ -44,6 +44,7 @@ impl Run {
             env: self.env.clone(),
             time_limit: LONG,
             leave: Leave::default(),
+            outputs: Outputs::Apart,
         }
     }
 

@@ -4,9 +4,9 @@ use super::*;
 use pushd::kernel::command::Aside;
 use pushd::kernel::effect::{AsideReport, CompactionReport};
 use pushd::kernel::event::{
-    Adjustment, Branch, Compaction, CompactionEnding, CompactionReason, OutputStream, Retry,
+    Adjustment, Branch, Compaction, CompactionEnding, CompactionReason, Opening, OutputStream, Retry,
 };
-use pushd::kernel::import::{Import, Imported, ImportedRun};
+use pushd::kernel::import::{Import, Imported, ImportedRun, Provenance};
 
 #[test]
 fn a_change_makes_a_version_and_a_look_or_a_repetition_does_not() {
@@ -92,6 +92,7 @@ fn a_summary_is_made_only_at_rest_and_holds_messages_back() {
     let Ok(Answer::CompactionBegan(began)) = scene.ask(compact()) else { panic!("it begins") };
     assert_eq!(scene.ask(compact()), Err(Refusal::Compacting));
     assert_eq!(scene.prompt("two"), Err(Refusal::Compacting));
+    assert_eq!(scene.ask(Command::End), Err(Refusal::Compacting), "what waits behind it would never begin");
     let queued = Command::Queue(Box::new(scene.message("three")));
     assert!(matches!(scene.ask(queued), Ok(Answer::Queued { ahead: 1, .. })));
     let done = |began: Seq| {
@@ -163,6 +164,55 @@ fn a_summary_of_a_run_that_was_stopped_no_longer_counts() {
 }
 
 #[test]
+fn a_session_that_is_opened_again_is_as_new() {
+    let mut scene = Scene::open();
+    scene.ask(Command::Rename { name: "old".into() }).unwrap();
+    let adjustment =
+        Adjustment { thinking: Some("high".into()), unloaded: Some(true), ..Adjustment::default() };
+    scene.ask(Command::Adjust(Box::new(adjustment))).unwrap();
+    let opening = Opening { cwd: "/other".into(), ..Opening::default() };
+    scene.ask(Command::Reopen(Box::new(opening.clone()))).unwrap();
+    let state = scene.session.state();
+    assert_eq!((state.opening.as_ref(), state.name.as_ref()), (Some(&opening), None));
+    assert_eq!((state.version, state.context_from), (0, state.last_seq));
+    assert_eq!(state.adjusted, Adjustment::default());
+    scene.prompt("one").unwrap();
+    assert_eq!(scene.ask(Command::Reopen(Box::default())), Err(Refusal::RunActive));
+}
+
+#[test]
+fn a_session_that_is_opened_again_inherits_no_approval_and_no_message() {
+    let mut scene = Scene::open();
+    scene.prompt("one").unwrap();
+    scene.report(Report::Said("said".into()));
+    scene.remember = Some("rule".into());
+    let call = scene.call(Some(1));
+    scene.vote_with(Decision::Approve, None, Lasting::Session).unwrap();
+    scene.settle(call, Purpose::Work, 0);
+    scene.finish(Outcome::Success);
+    let before = scene.session.state();
+    assert!(!before.granted.is_empty() && !before.ledger.is_empty() && before.last_run.is_some());
+    scene.ask(Command::Reopen(Box::new(Opening { cwd: "/other".into(), ..Opening::default() }))).unwrap();
+    let state = scene.session.state();
+    assert!(state.granted.is_empty() && state.queue.is_empty() && state.ledger.is_empty());
+    assert_eq!((state.last_text.as_str(), state.last_message.as_str()), ("", ""));
+    assert_eq!((state.last_run.as_ref(), state.phase()), (None, Phase::Idle));
+    // The same key is a new message.
+    scene.prompt("one").unwrap();
+    assert_eq!(scene.granted, Vec::<String>::new());
+}
+
+#[test]
+fn a_session_that_is_loaded_is_not_unloaded_any_more() {
+    let mut scene = Scene::open();
+    let unloaded = Adjustment { unloaded: Some(true), ..Adjustment::default() };
+    scene.ask(Command::Adjust(Box::new(unloaded))).unwrap();
+    assert_eq!(scene.session.snapshot().adjusted.unloaded, Some(true));
+    scene.ask(Command::Load).unwrap();
+    assert_eq!(scene.session.snapshot().adjusted.unloaded, None);
+}
+
+#[test]
 fn a_run_keeps_its_provider_and_takes_everything_else() {
     let mut scene = Scene::open();
     let adjust = |scene: &mut Scene, adjustment| scene.ask(Command::Adjust(Box::new(adjustment))).unwrap();
@@ -216,16 +266,24 @@ fn what_is_taken_in_is_over_bounded_and_causes_nothing() {
             text,
             images: Vec::new(),
             turns: Vec::new(),
+            source: Provenance::default(),
         })
     };
     let turns = vec![run(1, "one".into()), run(2, "two".into())];
-    assert_eq!(scene.ask(Command::Import(Box::new(Import { turns }))), Ok(Answer::Imported));
+    assert_eq!(
+        scene.ask(Command::Import(Box::new(Import { turns, ..Import::default() }))),
+        Ok(Answer::Imported)
+    );
     assert_eq!((scene.turns, scene.executed, scene.phase()), (0, 0, Phase::Completed));
     assert_eq!((scene.kinds.len(), version(&scene)), (5, 0), "a load or a branch comes with it, and counts");
-    let long = Import { turns: vec![run(3, "x".repeat(Limits::default().import_bytes + 1))] };
+    let long =
+        Import { turns: vec![run(3, "x".repeat(Limits::default().import_bytes + 1))], ..Import::default() };
     assert_eq!(scene.ask(Command::Import(Box::new(long))), Err(Refusal::TooMuch));
     let many = (0..=Limits::default().import_steps).map(|number| run(number, String::new())).collect();
-    assert_eq!(scene.ask(Command::Import(Box::new(Import { turns: many }))), Err(Refusal::TooMuch));
+    assert_eq!(
+        scene.ask(Command::Import(Box::new(Import { turns: many, ..Import::default() }))),
+        Err(Refusal::TooMuch)
+    );
     assert_eq!(scene.kinds.len(), 5, "all of it or nothing");
     scene.prompt("three").unwrap();
     let import = Command::Import(Box::default());

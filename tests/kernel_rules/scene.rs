@@ -17,6 +17,8 @@ pub(crate) struct Scene {
     /// What the next question offers to remember, and what a no to it means.
     pub(crate) remember: Option<String>,
     pub(crate) denial: Denial,
+    /// With which comment the policy of the run denies the next question.
+    pub(crate) policy_comment: Option<String>,
     /// What is to be filled in at the next question.
     pub(crate) form: Option<Json>,
     /// The tools that were used for the user.
@@ -42,6 +44,7 @@ impl Scene {
             gate: GateId::new("none"),
             remember: None,
             denial: Denial::Ends,
+            policy_comment: None,
             form: None,
             asides: Vec::new(),
             kept: Vec::new(),
@@ -146,6 +149,7 @@ impl Scene {
             denial: self.denial,
             form: self.form.clone(),
             millis: None,
+            policy_comment: self.policy_comment.clone(),
         });
         let intention = Intention { call: call.clone(), tool: "tool".into(), args: Json::new("{}"), purpose };
         self.report(Report::Call(Box::new(CallRequest { intention, before: before(ask) })));
@@ -170,6 +174,7 @@ impl Scene {
             denial: Denial::Ends,
             form: None,
             millis: None,
+            policy_comment: None,
         });
         let (tool, args) = ("tool".into(), Json::new("{}"));
         let intention = Intention { call: call.clone(), tool, args, purpose: Purpose::Work };

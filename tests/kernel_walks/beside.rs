@@ -4,7 +4,7 @@ use super::*;
 use pushd::kernel::command::{Answer, Aside, Reply};
 use pushd::kernel::effect::{AsideReport, CompactionReport};
 use pushd::kernel::event::{Adjustment, Branch};
-use pushd::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn};
+use pushd::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn, Kept, Provenance};
 use pushd::kernel::refusal::Refusal;
 
 /// What an input found.
@@ -57,6 +57,8 @@ impl Walk {
             thinking: self.random.one_in(3).then(|| "high".into()),
             auto_compaction: self.random.one_in(3).then(|| self.random.one_in(2)),
             auto_retry: self.random.one_in(3).then(|| self.random.one_in(2)),
+            workspace: None,
+            unloaded: None,
         }
     }
 
@@ -65,12 +67,16 @@ impl Walk {
         let turns = (0..parts).map(|_| match self.random.below(4) {
             0 => Imported::Aside { call: self.imported_call(), told: self.random.one_in(2) },
             1 => {
-                let kept = self.random.below(5) as usize;
-                Imported::Summary { text: "sum".into(), tokens_before: 5, kept }
+                let kept = match self.random.below(3) {
+                    0 => Kept::Nothing,
+                    1 => Kept::Since(Seq::new(self.random.below(9))),
+                    _ => Kept::Entry(format!("entry-{}", self.random.below(5))),
+                };
+                Imported::Summary { text: "sum".into(), tokens_before: 5, kept, source: self.provenance() }
             }
             _ => Imported::Run(self.imported_run()),
         });
-        Import { turns: turns.collect() }
+        Import { turns: turns.collect(), ..Import::default() }
     }
 
     fn imported_run(&mut self) -> ImportedRun {
@@ -80,7 +86,8 @@ impl Walk {
             text: if walk.random.one_in(2) { "so".into() } else { String::new() },
             message: MessageId::new(format!("asst-{}", walk.mint())),
             taken: taken(1),
-            calls: (0..walk.random.below(2)).map(|_| walk.imported_call()).collect(),
+            calls: (0..walk.random.below(3)).map(|_| walk.imported_call()).collect(),
+            source: walk.provenance(),
         };
         ImportedRun {
             run: RunId::new(format!("run-{}", self.mint())),
@@ -88,6 +95,7 @@ impl Walk {
             text: "said before".into(),
             images: self.images(),
             turns: (0..turns).map(|_| turn(self)).collect(),
+            source: self.provenance(),
         }
     }
 
@@ -101,6 +109,14 @@ impl Walk {
             exit_code: Some(0),
             text: "printed".into(),
             fault: None,
+            source: self.provenance(),
+        }
+    }
+
+    fn provenance(&mut self) -> Provenance {
+        Provenance {
+            at: self.random.one_in(2).then(|| Now(self.random.below(1_000))),
+            entry: self.random.one_in(2).then(|| format!("entry-{}", self.random.below(5))),
         }
     }
 

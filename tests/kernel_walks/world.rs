@@ -99,6 +99,7 @@ impl Walk {
             denial: if of_budget || self.random.one_in(2) { Denial::Ends } else { Denial::Told },
             form: (!of_budget && self.random.one_in(3)).then(|| Json::new("{\"method\":\"input\"}")),
             millis: self.random.one_in(3).then_some(7),
+            policy_comment: self.random.one_in(2).then(|| "why".into()),
         });
         let intention = Intention { call, tool: "tool".into(), args: Json::new("{}"), purpose };
         let before = match ask {

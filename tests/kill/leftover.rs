@@ -19,20 +19,29 @@ pub(crate) fn wait_for_none(marks: &[String], except: Option<u32>, limit: Durati
     }
 }
 
-/// Waits until a process has no child; returns what is left after `limit`.
-pub(crate) fn wait_for_no_child(pid: u32, limit: Duration) -> Vec<String> {
+/// Waits until a daemon has no child but the holder of its supervisors, and that has none; returns what is left after `limit`.
+pub(crate) fn wait_for_no_child(daemon: u32, limit: Duration) -> Vec<String> {
     let deadline = Instant::now() + limit;
     loop {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-        let left: Vec<_> = children
-            .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
+        let (holders, mut left): (Vec<String>, Vec<String>) =
+            children_of(&daemon.to_string()).into_iter().partition(|pid| is_holder(pid));
+        left.extend(holders.iter().skip(1).cloned());
+        left.extend(holders.iter().flat_map(|holder| children_of(holder)));
         if left.is_empty() || Instant::now() > deadline {
             return left;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn children_of(pid: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children.flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+fn is_holder(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "step-holder")
 }
 
 fn find(marks: &[String], except: Option<u32>) -> Vec<String> {

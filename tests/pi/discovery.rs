@@ -89,4 +89,11 @@ transcripts! {
         > list_session_files @nobody
         no Session nobody not found
     "#
+
+    get_tools_lists_what_a_playbook_uses => r#"
+        > create_session @s
+        ok
+        > get_tools @s
+        ok {"data":{"tools":[{"name":"sandbox_read_file","description":"$_"},{"name":"sandbox_write_file"},{"name":"sandbox_exec"}]}}
+    "#
 }

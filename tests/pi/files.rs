@@ -99,24 +99,24 @@ transcripts! {
     a_path_outside_the_directories_is_refused => r#"
         file ~/elsewhere/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n"
         > load_session {"sessionPath":"${home}/elsewhere/old.jsonl"}
-        no sessionPath must be under an allowed session directory
+        no ~sessionPath must be under an allowed session directory
         > load_session {"sessionPath":"/etc/passwd"}
-        no sessionPath must be under an allowed session directory
+        no ~sessionPath must be under an allowed session directory
         > load_session {"sessionPath":"${home}/.pi/agent/sessions-not/old.jsonl"}
-        no sessionPath must be under an allowed session directory
+        no ~sessionPath must be under an allowed session directory
     "#
 
     a_path_that_steps_back_is_refused => r#"
         >! load_session #a {"sessionPath":"/home/x/.pi/agent/sessions/../../../../etc/passwd"}
-        no Validation failed: sessionPath: sessionPath contains potentially dangerous path components
+        no ~Validation failed: sessionPath: sessionPath contains potentially dangerous path components
         >! load_session #b {"sessionPath":"/x/.pi/sessions/a\u0000b"}
-        no Validation failed: sessionPath: sessionPath contains potentially dangerous path components
+        no ~Validation failed: sessionPath: sessionPath contains potentially dangerous path components
         >! load_session #c {"sessionPath":"relative/.pi/sessions/x.jsonl"}
         no Validation failed: sessionPath: sessionPath must be an absolute path
         >! load_session #d
         no Validation failed: sessionPath: must be a string and is missing
         >! switch_session_file @s #e {"sessionPath":"/x/.pi/sessions/../x"}
-        no Validation failed: sessionPath: sessionPath contains potentially dangerous path components
+        no ~Validation failed: sessionPath: sessionPath contains potentially dangerous path components
         never {"type":"command_accepted"}
     "#
 
@@ -171,12 +171,42 @@ transcripts! {
         > create_session @s
         ok
         > switch_session_file @s {"sessionPath":"/etc/passwd"}
-        no sessionPath must be under an allowed session directory
+        no ~sessionPath must be under an allowed session directory
         >! switch_session_file @s
         no Validation failed: sessionPath: must be a string and is missing
         > switch_session_file @nobody {"sessionPath":"${home}/.pi/agent/sessions/x.jsonl"}
         no Session nobody not found
         > get_state @s
         ok {"sessionVersion":0}
+    "#
+
+    a_stored_session_has_its_model_and_how_much_it_thinks => r#"
+        model "Hello"
+        > create_session @s
+        ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}
+        > set_thinking_level @s {"level":"high"}
+        ok
+        > prompt @s {"message":"Good morning"}
+        ok
+        ev agent_end @s
+        until ${file} Hello
+        > list_stored_sessions
+        ok {"data":{"sessions":[{"sessionId":"s","thinkingLevel":"high","model":{"id":"test-model","provider":"ollama"}}]}}
+    "#
+
+    a_path_that_cannot_be_loaded_is_refused_with_both_the_rule_and_the_reason => r#"
+        file ~/.pi/agent/sessions/torn.jsonl "this is no session\n"
+        > load_session {"sessionPath":"${home}/.pi/agent/sessions/none.jsonl"}
+        no ~sessionPath must be
+        > load_session {"sessionPath":"${home}/.pi/agent/sessions/none.jsonl"}
+        no ~none.jsonl does not exist
+        > load_session {"sessionPath":"${home}/.pi/agent/sessions/torn.jsonl"}
+        no ~sessionPath must be
+        > load_session {"sessionPath":"/etc/passwd"}
+        no ~sessionPath must be under an allowed session directory: /etc/passwd
+        >! load_session {"sessionPath":"/x/.pi/sessions/../x"}
+        no ~sessionPath contains potentially dangerous path components
+        >! load_session {"sessionPath":"/x/.pi/sessions/../x"}
+        no ~sessionPath must be
     "#
 }

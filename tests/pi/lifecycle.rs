@@ -57,8 +57,8 @@ transcripts! {
         > set_session_name @s #two {"name":"second"}
         > set_session_name @s #three {"name":"third"}
         < {"type":"command_accepted","data":{"commandId":"three"}}
-        > get_state @s #look
-        ok #look {"sessionVersion":0}
+        > health_check
+        ok
         never {"type":"command_started","data":{"commandId":"two"}}
         touch go
         ok #one {"sessionVersion":1}
@@ -96,7 +96,7 @@ transcripts! {
         ok #one
         ok #two {"sessionVersion":1}
         ok #three
-        no #four Session s already exists
+        ok #four {"data":{"sessionInfo":{"sessionName":"$none"}},"sessionVersion":0}
         << {"type":"command_started","data":{"commandId":"one"}}
         << {"type":"command_started","data":{"commandId":"two"}}
         << {"type":"command_started","data":{"commandId":"three"}}

@@ -5,18 +5,18 @@ transcripts! {
         > create_session @s
         ok
         >! prompt @s {"message":"${x*200001}"}
-        no Validation failed: message: must be at most 200000 characters
+        no Validation failed: message: must be at most 200000 characters, not 200001
         >! steer @s {"message":"${x*200001}"}
-        no Validation failed: message: must be at most 200000 characters
+        no Validation failed: message: must be at most 200000 characters, not 200001
         >! follow_up @s {"message":"${x*200001}"}
-        no Validation failed: message: must be at most 200000 characters
+        no Validation failed: message: must be at most 200000 characters, not 200001
         > prompt @s {"message":"${x*200000}"}
         ok
     "#
 
     a_message_of_more_than_ten_megabytes_is_refused_and_the_connection_lives => r#"
         raw {"type":"health_check","id":"h","filler":"${x*10485760}"}
-        < {"type":"response","id":"$none","command":"unknown","success":false,"error":"$~Message too large"}
+        < {"type":"response","id":"h","command":"health_check","success":false,"error":"$~Message too large"}
         > get_metrics
         ok {"data":{"commandsRejected":{"messageSize":1}}}
         never {"type":"command_accepted","data":{"commandId":"h"}}
@@ -26,7 +26,7 @@ transcripts! {
         > create_session @s
         ok
         >! bash @s {"command":"${x*20001}"}
-        no Validation failed: command: must be at most 20000 characters
+        no Validation failed: command: must be at most 20000 characters, not 20001
         > bash @s {"command":": ${x*19998}"}
         ok {"data":{"exitCode":0}}
     "#
@@ -35,20 +35,20 @@ transcripts! {
         > create_session @s
         ok
         >! set_session_name @s {"name":"${x*257}"}
-        no Validation failed: name: must be at most 256 characters
+        no Validation failed: name: must be at most 256 characters, not 257
         > set_session_name @s {"name":"${x*256}"}
         ok
     "#
 
     an_id_or_key_that_is_too_long_is_refused_and_not_repeated => r#"
         >! health_check #${x*257}
-        < {"type":"response","id":"$none","command":"health_check","success":false,"error":"Validation failed: id: must be at most 256 characters"}
+        < {"type":"response","id":"$none","command":"health_check","success":false,"error":"Validation failed: id: must be at most 256 characters, not 257"}
         > health_check #${x*256}
         ok
         >! health_check {"idempotencyKey":"${x*257}"}
-        no Validation failed: idempotencyKey: must be at most 256 characters
+        no Validation failed: idempotencyKey: must be at most 256 characters, not 257
         >! get_state @${x*257}
-        no Validation failed: sessionId: must be at most 256 characters
+        no Validation failed: sessionId: must be at most 256 characters, not 257
     "#
 
     a_type_that_is_too_long_is_not_repeated => r#"
@@ -58,7 +58,7 @@ transcripts! {
 
     a_path_that_is_too_long_is_refused => r#"
         >! load_session {"sessionPath":"/${x*4096}"}
-        no Validation failed: sessionPath: must be at most 4096 characters
+        no Validation failed: sessionPath: must be at most 4096 characters, not 4097
     "#
 
     a_session_that_is_asked_too_often_is_refused => r#"
@@ -154,5 +154,21 @@ transcripts! {
         touch go
         ev agent_end @s
         closed
+    "#
+
+    a_refusal_of_a_message_that_is_too_long_has_its_id_size_and_limit => r#"
+        raw {"id":"first","type":"prompt","sessionId":"s","message":"${x*10485760}"}
+        < {"type":"response","id":"first","command":"prompt","success":false,"error":"Message too large: 10485819 bytes (max 10485760)"}
+        raw {"type":"prompt","sessionId":"s","message":"${x*10485760}\\\",\"id\":\"inner","id":"last"}
+        < {"type":"response","id":"last","command":"prompt","success":false,"error":"$~(max 10485760)"}
+        raw {"type":"prompt","response":{"id":"inner","message":"${x*10485760}","id":"inner"}}
+        < {"type":"response","id":"$none","command":"prompt","success":false,"error":"$~(max 10485760)"}
+    "#
+
+    a_refusal_of_a_line_that_is_no_json_has_its_id => r#"
+        raw {"id":"broken","type":"get_state","sessionId":}
+        < {"type":"response","id":"broken","command":"unknown","success":false,"error":"Invalid JSON"}
+        raw {"type":"get_state","data":{"id":"inner"}, oops}
+        < {"type":"response","id":"$none","command":"unknown","success":false,"error":"Invalid JSON"}
     "#
 }

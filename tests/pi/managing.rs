@@ -186,4 +186,23 @@ transcripts! {
         > get_state @s
         ok {"data":{"thinkingLevel":"low","model":{"id":"other"},"sessionName":"kept"},"sessionVersion":3}
     "#
+
+    a_model_names_the_interface_that_it_is_spoken_to_in => r#"
+        config [providers.claude]
+        config kind = "anthropic"
+        config model = "opus"
+        config [providers.local]
+        config kind = "openai"
+        config base_url = "http://127.0.0.1:9/v1"
+        config model = "small"
+        model "unused"
+        > create_session @s
+        ok
+        > get_state @s
+        ok {"data":{"model":{"id":"test-model","provider":"ollama","api":"ollama"}}}
+        > set_model @s {"provider":"local","modelId":"small"}
+        ok {"data":{"model":{"api":"openai-completions"}}}
+        > set_model @s {"provider":"claude","modelId":"opus"}
+        ok {"data":{"model":{"api":"anthropic-messages"}}}
+    "#
 }

@@ -236,4 +236,24 @@ transcripts! {
         > get_fork_messages @s
         ok {"data":{"messages":[{"entryId":"$first"}]}}
     "#
+
+    new_session_has_no_name_and_keeps_its_model_and_its_thinking => r#"
+        model "One"
+        > create_session @s
+        ok
+        > set_session_name @s {"name":"the first"}
+        ok
+        > set_thinking_level @s {"level":"high"}
+        ok
+        > prompt @s {"message":"first"}
+        ok
+        ev agent_end @s
+        > new_session @s
+        ok {"data":{"cancelled":false},"sessionVersion":4}
+        > get_state @s
+        ok {"data":{"sessionId":"s","sessionName":"$none","messageCount":0,"isStreaming":false,"thinkingLevel":"high","model":{"id":"test-model"}},"sessionVersion":4}
+        kill
+        > get_state @s
+        ok {"data":{"sessionName":"$none","messageCount":0},"sessionVersion":4}
+    "#
 }

@@ -7,9 +7,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::daemon::Client;
+use crate::agent_cli;
+use crate::daemon::{Client, wait_until};
+use crate::foreign;
 use crate::judge;
 use crate::line::{Line, Via};
+use crate::model::Speaks;
 use crate::pattern::{Names, matches};
 use crate::rules::{self, Alone};
 use crate::script::{self, Act, Step};
@@ -224,14 +227,46 @@ impl Stage {
                     None => self.ground.files.push((first.to_owned(), text)),
                 }
             }
+            "agent" => {
+                let (flags, message) = rest.split_once(" / ").expect("flags and a message");
+                let words: Vec<&str> = flags.split_whitespace().chain([message]).collect();
+                let world = self.world();
+                let model = world.model.as_ref().expect("a model").base_url(Speaks::OpenAi);
+                agent_cli::run(world.daemon.home.path(), &model, &words);
+            }
+            "foreign" => {
+                let (asked, answered) = more.split_once(" / ").expect("a message and an answer");
+                let path = self.world().path(first);
+                foreign::turn(&path, asked, answered);
+            }
+            "older" => foreign::as_earlier_version(&self.world().path(first)),
+            "append" => {
+                foreign::append(&self.world().path(first), script::pattern(more).as_str().expect("a text"))
+            }
+            "remove" => std::fs::remove_file(self.world().path(first)).expect("a file"),
+            "gone" => assert!(!self.world().path(first).exists(), "{first} is still there"),
+            "holds" => foreign::holds(&self.world().path(first), more),
+            "lacks" => foreign::lacks(&self.world().path(first), more),
             "model" => {
                 let reply = reply(&script::pattern(rest));
                 self.world().model.as_ref().expect("a model").script([reply]);
             }
             "told" => self.told(first, more),
+            "asked" => {
+                let number: usize = first.parse().expect("a number");
+                let model = self.world().model.as_ref().expect("a model");
+                let turns = || model.seen().iter().filter(|seen| seen.method == "POST").count();
+                wait_until("the model is asked", || turns() >= number);
+            }
             "link" => std::os::unix::fs::symlink(more, self.world().path(first)).expect("a link"),
             "touch" => write(&self.world().path(first), ""),
             "until" => self.world().until_file(first, more),
+            "parked" => {
+                let client = self.client();
+                wait_until("no session is in memory", || {
+                    client.get("get_metrics", json!({}))["residentSessions"] == 0
+                });
+            }
             "connect" => drop(self.side(step.on)),
             "close" => {
                 let code = self.side(step.on).line.finish();
@@ -248,6 +283,13 @@ impl Stage {
             }
             "kill" => {
                 self.world().daemon.kill();
+                self.restart();
+                self.world().start_again();
+            }
+            "dies" => {
+                self.world().daemon.kill();
+                let index = self.world().path("~/.push/state/session-files.json");
+                foreign::awaits_branch_after(&index, first.parse().expect("a number"));
                 self.restart();
                 self.world().start_again();
             }

@@ -1,5 +1,10 @@
 //! Section 18: questions to the user, from whichever side they are answered.
 
+use serde_json::json;
+
+use crate::line::Via;
+use crate::world::{Ground, World, reply};
+
 transcripts! {
     an_approval_is_asked_as_a_confirmation_and_answered => r#"
         > create_session @s
@@ -157,4 +162,41 @@ transcripts! {
         ok #slow
         ev agent_end @s
     "#
+
+    an_approval_shows_all_that_runs_and_masks_known_values_alone => r#"
+        env MY_API_TOKEN=correct-horse-battery-staple
+        > create_session @s
+        ok
+        > prompt @s {"message":"$? DB_PASSWORD=\"x$(touch made; echo y)\" true"}
+        ok
+        ev extension_ui_request @s {"requestId":"$gate","title":"$_","message":"DB_PASSWORD=\"x$(touch made; echo y)\" true","details":{"maskedValues":"$none"}}
+        > extension_ui_response @s {"requestId":"${gate}","response":{"method":"cancelled"}}
+        ok
+        ev agent_end @s
+        > prompt @s {"message":"```sh ask\n: '-----BEGIN PRIVATE KEY-----'\ntouch made\n: '-----END PRIVATE KEY-----'\n```\n"}
+        ok
+        ev extension_ui_request @s {"requestId":"$gate2","message":"$~KEY-----'\ntouch made\n: '-----END"}
+        > extension_ui_response @s {"requestId":"${gate2}","response":{"method":"cancelled"}}
+        ok
+        ev agent_end @s
+    "#
+}
+
+/// Nothing that this daemon asks goes on without an answer, so that none has the 60 seconds of questions that do not block.
+#[test]
+fn a_question_that_blocks_a_run_waits_as_long_as_an_approval() {
+    let world = World::new(&Ground { model: true, ..Ground::default() });
+    let asks = json!([{"call": "ask_user", "args": {"method": "confirm", "title": "Sure?"}}]);
+    world.model.as_ref().expect("a model").script([reply(&asks)]);
+    let mut line = world.connect(Via::Stdio);
+    let cwd = format!("{}/work", world.home());
+    line.send(json!({"type": "create_session", "id": "c", "sessionId": "s", "cwd": cwd}));
+    line.send(json!({"type": "prompt", "id": "p", "sessionId": "s", "message": "go"}));
+    while line.log.last().is_none_or(|line| line["event"]["method"] != "confirm") {
+        assert!(line.hear(), "the connection was closed");
+    }
+    let timeout = line.log.last().and_then(|line| line["event"]["timeout"].as_u64()).expect("a time");
+    let hours = timeout / (60 * 60 * 1000);
+    assert!((23..=24).contains(&hours), "{timeout} ms");
+    line.finish();
 }

@@ -222,4 +222,52 @@ transcripts! {
         > abort @nobody
         no Session nobody not found
     "#
+
+    steer_cuts_what_the_model_says_and_keeps_it => r#"
+        model [{"say":"I begin"},"stall"]
+        model "turned"
+        > create_session @s
+        ok
+        > prompt @s {"message":"work"}
+        ok
+        ev message_update @s {"assistantMessageEvent":{"type":"text_delta","delta":"$~I beg"}}
+        > steer @s {"message":"turn around"}
+        ok
+        ev message_end @s {"message":{"role":"assistant","content":[{"type":"text","text":"I begin"}]}}
+        ev agent_end @s
+        count 1 {"type":"event","event":{"type":"agent_start"}}
+        told 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"assistant","content":"I begin"},{"role":"user","content":"turn around"}]}
+    "#
+
+    steer_cuts_a_model_that_has_not_answered => r#"
+        model {"never":true}
+        model "turned"
+        > create_session @s
+        ok
+        > prompt @s {"message":"work"}
+        ok
+        asked 1
+        > steer @s {"message":"turn around"}
+        ok
+        ev agent_end @s
+        told 1 {"messages":[{"role":"system"},{"role":"user","content":"work"},{"role":"user","content":"turn around"}]}
+    "#
+
+    steer_skips_calls_that_have_not_started_and_lets_running_ones_finish => r#"
+        config [approvals]
+        config preset = "trusted"
+        model [{"call":"sandbox_exec","id":"call_1","args":{"command":"touch here; until [ -e go ]; do sleep 0.01; done; touch finished"}},{"call":"sandbox_exec","id":"call_2","args":{"command":"touch skipped"}}]
+        model [{"call":"sandbox_exec","id":"call_3","args":{"command":"[ -e finished ] && [ ! -e skipped ] && touch right"}}]
+        model "turned"
+        > create_session @s
+        ok
+        > prompt @s {"message":"work"}
+        ok
+        until here
+        > steer @s {"message":"turn around"}
+        ok
+        touch go
+        ev agent_end @s
+        until right
+    "#
 }

@@ -3,7 +3,7 @@
 use pushd::adapter::pi::ask::{Ask, Asked, Direction, Streaming, Telling, Thinking, UiResponse, Words};
 use pushd::adapter::pi::decode::{DecodeLimits, decode};
 use pushd::adapter::pi::kind::{Kind, Naming};
-use pushd::adapter::pi::nature::{Keeping, Nature, Order, Versioning};
+use pushd::adapter::pi::nature::{Counting, Keeping, Nature, Order, Versioning};
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
 
@@ -227,12 +227,25 @@ fn natures_are_as_the_protocol_says() {
     let control = named("abort abort_bash abort_retry abort_compaction steer extension_ui_response");
     let short = named("abort abort_bash abort_retry abort_compaction extension_ui_response");
     let long = named("prompt steer follow_up compact bash new_session switch_session_file fork");
+    let slow = named("bash compact");
     let unlimited = named("create_session delete_session load_session set_session_name export_html");
     for kind in Kind::ALL {
-        let Nature { order, time_limit, keeping, versioning } = kind.nature();
-        let overtakes = reads.contains(kind) || control.contains(kind);
-        assert_eq!(order == Order::Overtakes, overtakes, "{kind:?}");
-        assert_eq!(keeping == Keeping::Light, reads.contains(kind), "{kind:?}");
+        let Nature { order, time_limit, keeping, versioning, counting } = kind.nature();
+        let controls = short.contains(kind) || *kind == Kind::DeleteSession;
+        assert_eq!(counting == Counting::Control, controls, "{kind:?}");
+        let expected = if reads.contains(kind) {
+            Order::Reads
+        } else if control.contains(kind) {
+            Order::Overtakes
+        } else if slow.contains(kind) {
+            Order::Long
+        } else {
+            Order::Waits
+        };
+        assert_eq!(order, expected, "{kind:?}");
+        // What stops or answers something waits for no disk.
+        let light = reads.contains(kind) || short.contains(kind);
+        assert_eq!(keeping == Keeping::Light, light, "{kind:?}");
         assert_eq!(versioning == Versioning::Keeps, reads.contains(kind), "{kind:?}");
         if reads.contains(kind) || short.contains(kind) {
             assert_eq!(time_limit, Some(30_000), "{kind:?}");

@@ -17,7 +17,7 @@ fn the_server_s_own_lines_are_spelled_so() {
     let session = SessionId::from("s");
     for (line, spelled) in [
         (
-            encode::server_ready("0.1.0"),
+            encode::server_ready("0.1.0", &["websocket", "stdio"]),
             r#"{"type":"server_ready","data":{"serverVersion":"0.1.0","protocolVersion":"1.0.0","transports":["websocket","stdio"]}}"#,
         ),
         (

@@ -147,7 +147,8 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 const NO_SESSION: &str = "sessionId: Session commands must have a non-empty string 'sessionId'";
-const DANGEROUS: &str = "sessionPath: sessionPath contains potentially dangerous path components";
+const DANGEROUS: &str = "sessionPath: sessionPath contains potentially dangerous path components; sessionPath must \
+    be an absolute path under an allowed session directory, without `..`";
 const NO_IMAGE: &str = "images[0]: must be an image with a type and data in base64";
 const LEVELS: &str = "level: must be one of off, minimal, low, medium, high, xhigh";
 const METHODS: &str = "response.method: must be one of select, confirm, input, editor, interview, cancelled";
@@ -175,7 +176,7 @@ fn a_refusal_repeats_the_id_and_the_type_where_they_can_be_read() {
     let long = "x".repeat(257);
     let refused = refuse(&format!(r#"{{"type":"{long}","id":"{long}"}}"#));
     assert_eq!((refused.id.as_deref(), refused.command.as_str()), (None, "unknown"));
-    assert_eq!(refused.error, "Validation failed: type: must be at most 256 characters");
+    assert_eq!(refused.error, "Validation failed: type: must be at most 256 characters, not 257");
 }
 
 #[test]
@@ -218,38 +219,41 @@ fn limits_hold_to_the_character() {
         (r#""type":"prompt","message":"ääääääää""#.to_owned(), None),
         (
             r#""type":"prompt","message":"äääääääää""#.to_owned(),
-            Some("message: must be at most 8 characters"),
+            Some("message: must be at most 8 characters, not 9"),
         ),
         (r#""type":"bash","command":"123456""#.to_owned(), None),
-        (r#""type":"bash","command":"1234567""#.to_owned(), Some("command: must be at most 6 characters")),
+        (
+            r#""type":"bash","command":"1234567""#.to_owned(),
+            Some("command: must be at most 6 characters, not 7"),
+        ),
         (r#""type":"set_session_name","name":"12345""#.to_owned(), None),
         (
             r#""type":"set_session_name","name":"123456""#.to_owned(),
-            Some("name: must be at most 5 characters"),
+            Some("name: must be at most 5 characters, not 6"),
         ),
         (r#""type":"abort","id":"1234""#.to_owned(), None),
-        (r#""type":"abort","id":"12345""#.to_owned(), Some("id: must be at most 4 characters")),
+        (r#""type":"abort","id":"12345""#.to_owned(), Some("id: must be at most 4 characters, not 5")),
         (
             r#""type":"abort","idempotencyKey":"12345""#.to_owned(),
-            Some("idempotencyKey: must be at most 4 characters"),
+            Some("idempotencyKey: must be at most 4 characters, not 5"),
         ),
         (r#""type":"abort","dependsOn":["1","2","3"]"#.to_owned(), None),
         (
             r#""type":"abort","dependsOn":["1","2","3","4"]"#.to_owned(),
-            Some("dependsOn: must be at most 3 command ids"),
+            Some("dependsOn: must be at most 3 command ids, not 4"),
         ),
         (
             r#""type":"abort","dependsOn":["1","12345"]"#.to_owned(),
-            Some("dependsOn[1]: must be at most 4 characters"),
+            Some("dependsOn[1]: must be at most 4 characters, not 5"),
         ),
         (r#""type":"load_session","sessionPath":"/123456""#.to_owned(), None),
         (
             r#""type":"load_session","sessionPath":"/1234567""#.to_owned(),
-            Some("sessionPath: must be at most 7 characters"),
+            Some("sessionPath: must be at most 7 characters, not 8"),
         ),
         (images(&["AAAA", "AAAAAAAA"]), None),
-        (images(&["AAAA", "AAAA", "AAAA"]), Some("images: must be at most 2 images")),
-        (images(&["AAAAAAAA", "AAAAAAAA"]), Some("images: must be at most 12 bytes together")),
+        (images(&["AAAA", "AAAA", "AAAA"]), Some("images: must be at most 2 images, not 3")),
+        (images(&["AAAAAAAA", "AAAAAAAA"]), Some("images: must be at most 12 bytes together, not 16")),
     ];
     for (fields, problem) in cases {
         let line = format!(r#"{{"sessionId":"s",{fields}}}"#);
@@ -258,7 +262,7 @@ fn limits_hold_to_the_character() {
     }
     let line = r#"{"sessionId":"12345","type":"abort"}"#;
     let found = decode(line.as_bytes(), &limits).unwrap_err().error;
-    assert_eq!(found, "Validation failed: sessionId: must be at most 4 characters");
+    assert_eq!(found, "Validation failed: sessionId: must be at most 4 characters, not 5");
 }
 
 #[test]

@@ -43,6 +43,11 @@ impl Command {
         line + "}"
     }
 
+    /// Whether it can be told apart from others that ask for the same.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.id.is_some() || self.key.is_some()
+    }
+
     /// What everybody hears of it; the rest is nobody's business.
     pub(crate) fn envelope(&self) -> Envelope {
         let asks = &self.asks;
@@ -76,6 +81,11 @@ fn text(text: &str) -> String {
 /// Whether a kind of command only looks.
 pub(crate) fn looks(kind: &str) -> bool {
     kind.starts_with("get_") || kind.starts_with("list_") || matches!(kind, "switch_session" | "health_check")
+}
+
+/// Whether a kind of command runs at once and is written down later, so that a kill may make the daemon forget it.
+pub(crate) fn is_light(kind: &str) -> bool {
+    looks(kind) || kind.starts_with("abort")
 }
 
 /// Whether a kind of command waits for nobody in its lane.

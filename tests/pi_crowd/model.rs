@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::command::{Asks, Envelope, looks, overtakes};
+use crate::command::{Asks, Envelope, is_light, overtakes};
 use crate::trace::{Outcome, Step, Told};
 
 /// How many outcomes the daemon remembers.
@@ -382,9 +382,13 @@ impl Model {
                 Due::Conflict(_) => None,
             };
             let Some(known) = number.map(|number| &mut self.known[number]) else { continue };
-            // What began was written down before, unless it only looks.
-            let written = known.started.is_some() && !looks(&known.asks.kind);
+            // What began was written down before, unless it is light.
+            let written = known.started.is_some() && !is_light(&known.asks.kind);
             known.certainty = if written { Certainty::Sure } else { Certainty::Perhaps };
+            // The news that it began may have been lost with the connections, and what it changed was kept all the same.
+            if known.leader == number.unwrap_or(usize::MAX) && known.fault.is_none() {
+                known.started = known.started.or(Some(self.told));
+            }
         }
         // To be forgotten is written down some time later too.
         for known in self.known.iter_mut().filter(|known| known.certainty == Certainty::Gone) {
@@ -393,7 +397,7 @@ impl Model {
         let certain = self.shelf.len().saturating_sub(CERTAIN);
         for (at, number) in self.shelf.drain(..).enumerate() {
             let known = &mut self.known[number];
-            if looks(&known.asks.kind) || at < certain {
+            if is_light(&known.asks.kind) || at < certain {
                 known.certainty = Certainty::Perhaps;
             }
         }

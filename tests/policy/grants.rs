@@ -170,6 +170,20 @@ fn what_was_granted_without_the_network_is_asked_about_with_it() {
 }
 
 #[test]
+fn what_cannot_be_analysed_is_asked_about_where_it_leaves_the_confinement() {
+    let policy = policy(Preset::Trusted, &["allow: exec", "allow: network"]);
+    for text in ["[[ -f x ]]", "cat <(ls)", "PYTHONPATH=src pytest"] {
+        let args = json!({ "command": text }).to_string();
+        for (network, outside) in [(true, false), (false, true), (true, true)] {
+            let wish = Wish { network, outside };
+            let verdict = wishing(&policy, "sandbox_exec", &args, wish, Sandbox::Full);
+            assert_eq!((verdict.decision, verdict.remember.len()), (Ask, 0), "{text}");
+        }
+        assert_eq!(command(&policy, text, Sandbox::Full).decision, Allow, "{text}");
+    }
+}
+
+#[test]
 fn outside_the_sandbox_is_asked_about_unless_its_user_trusts() {
     let outside = Wish { network: false, outside: true };
     let decide = |policy: &Policy, text: &str| {

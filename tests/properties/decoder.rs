@@ -4,7 +4,7 @@
 
 use pushd::adapter::push::client::Request as Outgoing;
 use pushd::adapter::push::decode::{
-    self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession,
+    self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession, Summary,
 };
 use pushd::adapter::push::encode;
 use pushd::kernel::event::{Decision, Image, Lasting};
@@ -65,9 +65,10 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
             .with("clientVersion", client_version.as_deref())
             .with("capabilities", capabilities.clone()),
         Ask::StartSession(start) => start_session(start)?,
-        Ask::ListSessions { limit, cursor, prefix } => Outgoing::list_sessions((*limit).into())
-            .with("cursor", cursor.as_deref())
-            .with("prefix", prefix.as_deref()),
+        Ask::ListSessions(list) => Outgoing::list_sessions(list.limit.into())
+            .with("cursor", list.cursor.as_deref())
+            .with("prefix", list.prefix.as_deref())
+            .with("includeEnded", list.include_ended),
         Ask::ListApprovals { session } => Outgoing::list_approvals(session.as_ref().map(|id| id.as_str())),
         Ask::ListGrants => Outgoing::list_grants(),
         Ask::RevokeGrant { id } => Outgoing::revoke_grant(id),
@@ -78,6 +79,7 @@ fn outgoing(ask: &Ask) -> Option<Outgoing> {
             with_environment(request, speak.environment.as_ref())
         }
         Ask::Drain { grace_ms } => Outgoing::drain(*grace_ms),
+        Ask::Reload => Outgoing::reload(),
         Ask::Session { id, ask } => of_session(id.as_str(), ask)?,
         Ask::Ping | Ask::ListProviders => return None,
     })
@@ -109,6 +111,8 @@ fn start_session(start: &StartSession) -> Option<Outgoing> {
 
 fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
     Some(match ask {
+        // No client of ours asks for a summary.
+        SessionAsk::Attach(attach) if attach.summary == Summary::Always => return None,
         SessionAsk::Attach(attach) => attach_session(id, attach),
         SessionAsk::Prompt(prompt) => {
             prompted(Outgoing::send_user_message(id, prompt.message.as_ref()?.as_str(), &prompt.text), prompt)
@@ -143,7 +147,13 @@ fn of_session(id: &str, ask: &SessionAsk) -> Option<Outgoing> {
         SessionAsk::Snapshot => Outgoing::session_snapshot(id),
         SessionAsk::Rename { name } => Outgoing::rename_session(id, name),
         SessionAsk::End => Outgoing::end_session(id),
-        SessionAsk::Delete { dry_run } => Outgoing::delete_session(id).with("dryRun", *dry_run),
+        SessionAsk::Compact { instructions, environment } => {
+            let request = Outgoing::compact_session(id, instructions.as_deref());
+            with_environment(request, environment.as_ref())
+        }
+        SessionAsk::Delete { dry_run, with_pi_files } => {
+            Outgoing::delete_session(id, *with_pi_files).with("dryRun", *dry_run)
+        }
         SessionAsk::Detach | SessionAsk::Messages { .. } => return None,
     })
 }

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
+use pushd::transport::excerpt::Excerpt;
 use pushd::transport::line::{Line, LineCodec, Lines};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -25,7 +26,11 @@ pub(crate) fn check(input: &[u8]) {
 fn plainly_split(bytes: &[u8], limit: usize) -> Vec<Line> {
     let mut pieces: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let unfinished = pieces.pop().unwrap_or_default();
-    let too_long = |piece: &[u8]| Line::TooLong { bytes: piece.len() as u64 };
+    let too_long = |piece: &[u8]| {
+        let mut excerpt = Excerpt::default();
+        excerpt.push(piece);
+        Line::TooLong { bytes: piece.len() as u64, excerpt }
+    };
     let mut lines: Vec<Line> = pieces
         .into_iter()
         .filter_map(|piece| match without_return(piece) {

@@ -1,16 +1,17 @@
 //! A server that keeps failing is left alone, and found again when it is back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pushd::provider::breaker::{Policy, State};
 use pushd::provider::dialect::Dialect;
 use pushd::provider::error::Kind;
 use pushd::provider::limits::Limits;
-use pushd::provider::registry::{CircuitReport, place_variable};
-use pushd::provider::retry;
+use pushd::provider::registry::{CircuitReport, Environment, Models, Settings, place_variable};
+use pushd::provider::{RunAdmission, Starter, retry};
 
 use crate::model::{Fault, ModelServer, Reply, fault, say};
-use crate::world::{World, limits, question, said, speaks};
+use crate::world::{World, limits, no_keyring, question, read, said, speaks};
 
 pub(crate) async fn a_circuit_opens_after_failures_and_asks_nobody(dialect: Dialect) {
     let world = World::with(dialect, brief(LONG), []);
@@ -87,6 +88,68 @@ pub(crate) async fn each_place_has_a_circuit_of_its_own(dialect: Dialect) {
     let mut states: Vec<State> = world.models.circuits().iter().map(|report| report.state).collect();
     states.sort_by_key(|state| state.name());
     assert_eq!(states, [State::Closed, State::Open]);
+}
+
+pub(crate) async fn the_questions_of_one_run_count_once(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), []);
+    let run = Arc::new(RunAdmission::new(Starter::Program));
+    for _ in 0..5 {
+        let ready = world.ready().await.for_run(Arc::clone(&run));
+        assert_eq!(read(ready.ask(&question())).await.failed_after(&[]).kind, Kind::Failed);
+    }
+    let report = circuit(&world);
+    assert_eq!((report.state, report.counts.failures_in_a_row), (State::Closed, 1));
+}
+
+pub(crate) async fn a_run_that_was_admitted_is_not_refused_later(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), [Reply::says("one")]);
+    let ready = world.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Program)));
+    assert_eq!(read(ready.ask(&question())).await.whole(), [said("one")]);
+    for _ in 0..3 {
+        world.ask().await.failed_after(&[]);
+    }
+    assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::CircuitOpen);
+    world.server.script([Reply::says("two")]);
+    assert_eq!(read(ready.ask(&question())).await.whole(), [said("two")]);
+    assert_eq!(circuit(&world).state, State::Closed, "the server is back");
+}
+
+pub(crate) async fn a_run_of_a_person_is_never_refused_and_probes(dialect: Dialect) {
+    let world = World::with(dialect, brief(LONG), []);
+    for _ in 0..3 {
+        world.ask().await.failed_after(&[]);
+    }
+    assert_eq!(circuit(&world).state, State::Open);
+    for kind in [Kind::Failed, Kind::Failed] {
+        let ready = world.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Person)));
+        assert_eq!(read(ready.ask(&question())).await.failed_after(&[]).kind, kind);
+        assert_eq!(world.ask().await.failed_after(&[]).kind, Kind::CircuitOpen, "a program is refused");
+    }
+    world.server.script([Reply::says("back")]);
+    let ready = world.ready().await.for_run(Arc::new(RunAdmission::new(Starter::Person)));
+    assert_eq!(read(ready.ask(&question())).await.whole(), [said("back")]);
+    assert_eq!(circuit(&world).state, State::Closed);
+}
+
+pub(crate) async fn providers_of_one_server_share_its_circuit(dialect: Dialect) {
+    let server = ModelServer::start();
+    let settings = |dialect: Dialect| {
+        let base_url = Some(server.base_url(speaks(dialect)));
+        Settings { base_url, model: Some("test-model".to_owned()), ..Settings::new(dialect) }
+    };
+    let named = [("one".to_owned(), settings(dialect)), ("two".to_owned(), settings(Dialect::OpenAi))];
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().to_owned();
+    let models = Models::new(named.into_iter().collect(), keys, no_keyring(&folder), brief(LONG));
+    for provider in ["one", "two", "one"] {
+        let ready = models.resolve(provider, None, &Environment::new()).await.unwrap();
+        assert_eq!(read(ready.ask(&question())).await.failed_after(&[]).kind, Kind::Failed);
+    }
+    let ready = models.resolve("two", None, &Environment::new()).await.unwrap();
+    assert_eq!(read(ready.ask(&question())).await.failed_after(&[]).kind, Kind::CircuitOpen);
+    let reports = models.circuits();
+    let states: Vec<_> = reports.iter().map(|report| (report.provider.as_str(), report.state)).collect();
+    assert_eq!(states, [("one", State::Open), ("two", State::Open)]);
 }
 
 /// A world whose circuit has opened and may be tried again at once.

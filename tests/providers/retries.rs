@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use pushd::provider::Step;
 use pushd::provider::dialect::Dialect;
 use pushd::provider::error::{Kind, ModelError};
+use pushd::provider::limits::Limits;
 
 use crate::model::{Nobody, Reply, cases};
-use crate::world::{World, said};
+use crate::world::{World, limits, question, said};
 
 pub(crate) async fn a_rate_limit_is_waited_out(dialect: Dialect) {
     answered_at_last(dialect, [cases::limited(), cases::limited()]).await;
@@ -75,7 +77,46 @@ pub(crate) async fn a_place_where_nobody_listens_is_told(dialect: Dialect) {
     assert_eq!((error.kind, error.retryable), (Kind::Unreachable, true));
     assert!(error.message.starts_with(&format!("cannot reach {place}: ")), "{error}");
     let failures = world.models.circuits()[0].counts.failures_in_a_row;
-    assert_eq!(failures, 3, "it was tried as often as anything is");
+    assert_eq!(failures, 1, "one run failed, however often it was tried");
+}
+
+pub(crate) async fn a_wrong_key_that_is_called_a_failure_is_not_asked_again(dialect: Dialect) {
+    let refuses = Reply::status(401, r#"{"error":{"type":"api_error","message":"no such key"}}"#);
+    let world = World::new(dialect, [refuses, Reply::says("asked again")]);
+    let error = world.ask().await.failed_after(&[]);
+    assert_eq!((error.kind, error.retryable), (Kind::Unauthorized, false), "{error}");
+    assert_eq!(world.seen().len(), 1);
+}
+
+pub(crate) async fn a_model_that_is_being_loaded_is_waited_for(dialect: Dialect) {
+    let world = World::new(dialect, (0..4).map(|_| loading()).chain([Reply::says("at last")]));
+    let mut answering = world.ready().await.ask_once(&question());
+    let mut told = Vec::new();
+    loop {
+        match answering.step().await.unwrap() {
+            Step::Loading(waited) => told.push(waited),
+            Step::Waits(wait) => panic!("it is no failure: {wait:?}"),
+            Step::Pieces(pieces) => assert_eq!(pieces, [said("at last")]),
+            Step::End => break,
+        }
+    }
+    assert_eq!((told.len(), world.seen().len()), (1, 5), "it is told at once, and not with every look");
+    let counts = world.models.circuits()[0].counts;
+    assert_eq!((counts.failures_in_a_row, counts.opened), (0, 0));
+}
+
+pub(crate) async fn a_model_that_is_loaded_for_too_long_is_told(dialect: Dialect) {
+    let short = Limits { first_byte: Duration::from_millis(300), ..limits() };
+    let world = World::with(dialect, short, []);
+    world.server.usually(loading());
+    let error = world.ask().await.failed_after(&[]);
+    assert_eq!((error.kind, error.retryable), (Kind::ModelLoading, true));
+    assert!(error.message.contains("Loading model"), "{error}");
+}
+
+/// What llama.cpp says while it loads its model.
+fn loading() -> Reply {
+    Reply::status(503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#)
 }
 
 /// Asks once; the server fails so at first, and is asked the same until it answers.

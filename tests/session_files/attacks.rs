@@ -271,9 +271,6 @@ fn what_is_no_session_is_said_to_be_none() {
         fs::write(&path, bytes).unwrap();
         let error = world.store.read(&path).unwrap_err().to_string();
         assert_eq!(error, format!("{} is not a session file: {why}", path.display()));
-        let before = fs::read(&path).unwrap();
-        world.store.extend(&path, &[]).unwrap_err();
-        assert_eq!(fs::read(&path).unwrap(), before, "it is left as it is");
     }
     let missing = world.own("none.jsonl");
     assert_eq!(

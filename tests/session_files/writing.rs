@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use pushd::sessionfile::store::StoreError;
+use pushd::sessionfile::store::{StoreError, TornLine};
 
 use super::{World, entry, header, names, session};
 
@@ -65,10 +65,13 @@ fn entries_are_added_and_the_rest_stays_to_the_letter() {
     let world = World::new();
     let path = world.own("a.jsonl");
     let odd = "{\"type\":\"label\",  \"id\":\"l\",\"parentId\":\"a\",\"label\":\"here\"}";
-    for (end, kept) in [("\n", ""), ("", ""), ("\n{\"type\":\"mess", "")] {
-        let before = format!("{}{odd}", session("old"));
-        fs::write(&path, format!("{before}{end}{kept}")).unwrap();
-        world.store.extend(&path, &[entry("b", Some("l"), "more")]).unwrap();
+    for (cut, end) in [("", "\n"), ("", ""), ("\n{\"type\":\"mess", "")] {
+        let before = format!("{}{odd}{cut}", session("old"));
+        fs::write(&path, format!("{before}{end}")).unwrap();
+        let stored = world.store.read(&path).unwrap();
+        let file = fs::metadata(&path).unwrap().ino();
+        world.store.extend(&path, &stored, &[entry("b", Some("l"), "more")], TornLine::Closed).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), file, "it is the same file");
         let after = fs::read_to_string(&path).unwrap();
         let added = after.strip_prefix(&format!("{before}\n")).expect("what was there is there");
         assert_eq!(added.lines().count(), 1, "{added}");
@@ -78,10 +81,54 @@ fn entries_are_added_and_the_rest_stays_to_the_letter() {
     }
     for bad in [entry("a", None, "twice"), entry("c", Some("nobody"), "lost")] {
         let before = fs::read(&path).unwrap();
-        let error = world.store.extend(&path, &[bad]).unwrap_err();
+        let stored = world.store.read(&path).unwrap();
+        let error = world.store.extend(&path, &stored, &[bad], TornLine::Awaited).unwrap_err();
         assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }
+}
+
+#[test]
+fn nothing_is_added_to_a_file_that_somebody_else_has_written_to() {
+    let world = World::new();
+    let path = world.own("a.jsonl");
+    world.session(&path, "old");
+    let stored = world.store.read(&path).unwrap();
+    let foreign = "{\"type\":\"label\",\"id\":\"l\",\"parentId\":null}\n";
+    fs::write(&path, format!("{}{foreign}", session("old"))).unwrap();
+    let error =
+        world.store.extend(&path, &stored, &[entry("b", None, "more")], TornLine::Closed).unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}{foreign}", session("old")));
+}
+
+#[test]
+fn a_line_that_somebody_may_be_writing_is_left_alone() {
+    let world = World::new();
+    let path = world.own("a.jsonl");
+    let before = format!("{}{{\"type\":\"mess", session("old"));
+    fs::write(&path, &before).unwrap();
+    let stored = world.store.read(&path).unwrap();
+    let error =
+        world.store.extend(&path, &stored, &[entry("b", None, "more")], TornLine::Awaited).unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+}
+
+#[test]
+fn chosen_entries_are_copied_to_the_letter_and_a_file_is_removed() {
+    let world = World::new();
+    let (from, to) = (world.own("a.jsonl"), world.own("slug/b.jsonl"));
+    let odd = "{\"type\":\"label\",  \"id\":\"l\",\"parentId\":null,\"label\":\"here\"}";
+    fs::write(&from, format!("{}{odd}\n{{\"type\":\"label\",\"id\":\"m\"}}\n", session("old"))).unwrap();
+    world.store.copy(&from, &to, &header(), &["l"].into()).unwrap();
+    let copied = fs::read_to_string(&to).unwrap();
+    assert_eq!(copied.lines().nth(1), Some(odd));
+    assert_eq!((copied.lines().count(), world.store.read(&to).unwrap().header), (2, header()));
+    assert_eq!(world.store.size(&to).unwrap(), Some(copied.len() as u64));
+    assert_eq!(world.store.remove(&to).unwrap(), Some(copied.len() as u64));
+    assert_eq!((world.store.remove(&to).unwrap(), world.store.size(&to).unwrap()), (None, None));
+    assert!(world.store.remove(&world.at("home/elsewhere.jsonl")).is_err());
 }
 
 #[test]

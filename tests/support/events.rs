@@ -5,7 +5,7 @@ use pushd::kernel::event::{
     Adjustment, Branch, Budget, CheckResult, Compaction, CompactionEnding, CompactionReason, Criterion,
     Decision, Denial, Ending, Event, EventKind, Fault, Found, Image, Intention, Lasting, LossCause, Message,
     Opening, Outcome, OutputStream, Purpose, Question, QueuedMessage, Retry, RunReport, Settlement, Steering,
-    Taken, Used, Verdict, Wanted,
+    Taken, Used, Verdict, Wanted, WorkspaceIdentity,
 };
 use pushd::kernel::id::{Fingerprint, Json, Seq};
 use pushd::kernel::time::Now;
@@ -41,11 +41,16 @@ impl Events {
             Shape::Anything => self.maybe(Self::name),
             Shape::Shown => in_a_run(&kind).then(|| self.name()),
         };
+        let origin = match self.shape {
+            Shape::Anything => self.maybe(Self::name),
+            Shape::Shown => None,
+        };
         Event {
             seq: Seq::new(self.wide().max(1)),
             at: Now(self.wide()),
             run: run.map(Into::into),
             version: self.maybe(Self::wide),
+            origin,
             kind,
         }
     }
@@ -86,11 +91,16 @@ impl Events {
             sandbox: self.name(),
             walls: self.maybe(Self::object),
             cwd: self.name(),
+            workspace: self.maybe(Self::workspace),
             repo: self.maybe(Self::object),
             metadata: self.maybe(Self::object),
             name: self.maybe(Self::name),
             parent: self.maybe(Self::name).map(Into::into),
         }
+    }
+
+    fn workspace(&mut self) -> WorkspaceIdentity {
+        WorkspaceIdentity { path: self.name(), file_id: self.name(), boot: self.text() }
     }
 
     /// Makes a number below a bound.
@@ -218,6 +228,8 @@ impl Events {
                     thinking: self.maybe(Self::name),
                     auto_compaction: self.maybe(|events| events.below(2) == 0),
                     auto_retry: self.maybe(|events| events.below(2) == 0),
+                    workspace: self.maybe(Self::workspace),
+                    unloaded: self.maybe(|events| events.below(2) == 0),
                 };
                 EventKind::Adjusted { adjustment: Box::new(adjustment), by: self.name() }
             }

@@ -52,6 +52,8 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("remove_queued", r#"{"messageId":"m"}"#),
     ("rename_session", r#"{"name":"n"}"#),
     ("end_session", "{}"),
+    ("compact_session", "{}"),
+    ("compact_session", r#"{"instructions":"keep the names","environment":{"PATH":"/bin"}}"#),
     ("delete_session", "{}"),
     ("delete_session", r#"{"sessionId":"sess_01HXYZ","dryRun":true}"#),
     ("check_journal", "{}"),
@@ -64,6 +66,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("get_metrics", "{}"),
     ("get_metrics", r#"{"sandbox":true}"#),
     ("drain", r#"{"graceMs":5000}"#),
+    ("reload", "{}"),
     ("speak", r#"{"protocol":"pi","cwd":"/home/me/project","environment":{"PATH":"/bin"}}"#),
     ("speak", r#"{"protocol":"pi","cwd":null}"#),
 ];
@@ -156,10 +159,18 @@ pub(crate) const SPECIFIED: &[&str] = &[
         "tool_call",
         r#"{"source":"user","toolName":"sandbox_exec","args":{"command":"make"},"callId":"call_2","excludeFromContext":true}"#
     ),
+    event!(
+        "tool_call",
+        r#"{"source":"sandbox","toolName":"sandbox_exec","args":{"command":"make"},"callId":"call_2","purpose":"user","excludeFromContext":true}"#
+    ),
     event!("tool_output", r#"{"callId":"call_1","stream":"stdout","text":"..."}"#),
     event!(
         "tool_result",
         r#"{"source":"sandbox","toolName":"sandbox_read_file","durationMs":124,"isError":false,"text":"...","structuredError":null,"callId":"call_1","status":"done"}"#
+    ),
+    event!(
+        "tool_result",
+        r#"{"source":"sandbox","toolName":"sandbox_exec","durationMs":124,"isError":true,"text":"ended by signal 9","noOutput":true,"structuredError":{"type":"EXEC_NON_ZERO_EXIT","retryable":false,"message":"ended by signal 9","detail":"SIGNAL","code":"SIGNAL"},"callId":"call_2","status":"failed","exitCode":137,"purpose":"acceptance","check":0}"#
     ),
     event!(
         "approval_required",
@@ -181,6 +192,10 @@ pub(crate) const SPECIFIED: &[&str] = &[
     event!(
         "user_message",
         r#"{"messageId":"msg_1","text":"hi","by":"cli","fingerprint":"00000000000000000000000000000001"}"#
+    ),
+    event!(
+        "user_message",
+        r#"{"messageId":"msg_1","text":"hi","chars":2,"preview":"hi","by":"cli","fingerprint":"00000000000000000000000000000001"}"#
     ),
     event!("run_recovered", r#"{"found":"unknown"}"#),
     event!(
@@ -240,6 +255,13 @@ pub(crate) const BROKEN: &[(&str, &str, &str)] = &[
     ("tool_result", r#""isError":false"#, r#""isError":0"#),
     ("tool_result", r#""structuredError":null,"#, ""),
     ("tool_result", r#""structuredError":null"#, r#""structuredError":{"type":"X"}"#),
+    (
+        "tool_result",
+        r#""structuredError":null"#,
+        r#""structuredError":{"type":"SIGNAL","retryable":false,"message":"m","detail":"SIGNAL","code":"SIGNAL"}"#,
+    ),
+    ("tool_result", r#""status":"done""#, r#""status":"done","noOutput":true"#),
+    ("tool_result", r#""source":"sandbox""#, r#""source":"sandbox","purpose":"acceptance""#),
     ("tool_result", r#""durationMs":124"#, r#""durationMs":-1"#),
     ("tool_result", r#""status":"done""#, r#""status":"done","exitCode":null"#),
     ("approval_required", r#"["approve","deny"]"#, r#"["approve"]"#),
@@ -318,7 +340,10 @@ pub(crate) const BROKEN_REQUESTS: &[(&str, &str)] = &[
     ("submit_approval", r#"{"sessionId":"s","approvalId":"a","decision":"deny","scope":"ever"}"#),
     ("remove_queued", r#"{"sessionId":"s"}"#),
     ("rename_session", r#"{"sessionId":"s","name":""}"#),
+    ("start_session", r#"{"cwd":"/","mode":"batch"}"#),
     ("steer", r#"{"sessionId":"s"}"#),
+    ("compact_session", "{}"),
+    ("compact_session", r#"{"sessionId":"s","instructions":7}"#),
     ("delete_session", "{}"),
     ("delete_session", r#"{"sessionId":"s","dryRun":"maybe"}"#),
     ("check_journal", r#"{"full":1}"#),

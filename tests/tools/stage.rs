@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use pushd::sandbox::confine::Confinement;
+use pushd::sandbox::confine::{Confinement, Way};
 use pushd::sandbox::ground::{Ground, Reach};
-use pushd::sandbox::tools::{Bench, Fault, Limits, Network, Outcome, Question, parse, run};
+use pushd::sandbox::tools::{Addresses, Bench, Fault, Limits, Network, Outcome, Question, parse, run};
 use pushd::sandbox::{Chunk, Local, RunTree, SandboxProvider, Strength, Terms};
 
 use serde_json::Value;
@@ -22,6 +22,8 @@ use crate::skip::skip;
 pub(crate) struct Stage {
     pub(crate) bench: Bench,
     dir: tempfile::TempDir,
+    /// How its commands are confined, where they are; the best way where that is not said.
+    way: Option<Way>,
 }
 
 impl Stage {
@@ -44,12 +46,15 @@ impl Stage {
                 ("PATH".into(), std::env::var_os("PATH").unwrap()),
                 ("HOME".into(), dir.path().join("home").into()),
             ],
+            writable: Vec::new(),
             network: Network::Allowed,
+            addresses: Arc::new(Addresses::of_system()),
             limits: Limits::default(),
             safe: Arc::new(str::to_owned),
+            cut: Arc::new(|text, at| at.min(text.len())),
             bound: None,
         };
-        Self { bench, dir }
+        Self { bench, dir, way: None }
     }
 
     /// A workspace that is a repository with one commit.
@@ -62,6 +67,30 @@ impl Stage {
     pub(crate) async fn confined() -> Option<Self> {
         let mut stage = Self::at(Path::new("/var/tmp")).with_repository();
         stage.confine().await.then_some(stage)
+    }
+
+    /// The same once for every way of confining that works here and is whole.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn confined_in_every_way() -> Vec<Self> {
+        let mut stages = Vec::new();
+        for way in [Way::Namespaces, Way::Bubblewrap] {
+            let mut stage = Self::at(Path::new("/var/tmp")).with_repository();
+            stage.way = Some(way);
+            if stage.confine().await {
+                stages.push(stage);
+            }
+        }
+        stages
+    }
+
+    /// Nobody is known who could commit.
+    pub(crate) fn without_identity(mut self) -> Self {
+        self.git(&["config", "user.useConfigOnly", "true"]);
+        let home = self.beside("nobody");
+        std::fs::create_dir(&home).unwrap();
+        self.bench.env.retain(|(name, _)| name != "HOME");
+        self.bench.env.push(("HOME".into(), home.into()));
+        self
     }
 
     fn with_repository(self) -> Self {
@@ -83,6 +112,10 @@ impl Stage {
     pub(crate) async fn confine(&mut self) -> bool {
         let local = Local::new(PathBuf::from(env!("CARGO_BIN_EXE_push")))
             .with_scratch(self.dir.path().join("scratch"));
+        let local = match self.way {
+            Some(way) => local.with_way(way),
+            None => local,
+        };
         let layers = local.layers().await;
         if layers.strength != Strength::Full {
             skip(&format!("commands are not confined here: {}", layers.why.unwrap_or_default()));
@@ -111,8 +144,30 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Makes a call that was decided about.
     pub(crate) async fn run(&self, tool: &str, args: Value) -> Outcome {
+        // Where it leads is looked up then; what goes wrong with that goes wrong again.
+        let _looked_up = parse(tool, &args.to_string()).unwrap().addresses(&self.bench).await;
+        self.run_undecided(tool, args).await
+    }
+
+    /// Makes a call that nobody decided about.
+    pub(crate) async fn run_undecided(&self, tool: &str, args: Value) -> Outcome {
         run(parse(tool, &args.to_string()).unwrap(), &self.bench, mpsc::channel(1).0).await
+    }
+
+    /// A path beside the workspace.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Puts directories before the others of the PATH.
+    pub(crate) fn put_on_path(&mut self, directories: &str) {
+        for (name, value) in &mut self.bench.env {
+            if name == "PATH" {
+                *value = format!("{directories}:{}", value.to_string_lossy()).into();
+            }
+        }
     }
 
     /// The result of a call that succeeds and has parts.
@@ -156,7 +211,7 @@ impl Server {
         let thread = std::thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming() {
-                if ended.load(Ordering::Relaxed) {
+                if ended.load(Ordering::SeqCst) {
                     return;
                 }
                 let mut stream = stream.unwrap();
@@ -181,11 +236,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let _woken = TcpStream::connect(&self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ended = thread.join();
-        }
+        self.over.store(true, Ordering::SeqCst);
+        // It ends when it is woken, or with the process: a connection that says nothing holds it up, and nobody else.
+        drop(TcpStream::connect(&self.address));
+        drop(self.thread.take());
     }
 }
 

@@ -37,6 +37,20 @@ fn a_message_over_the_limit_is_answered_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_message_that_declares_too_much_is_refused_by_its_id_before_it_has_come() {
+    let open = Open::new();
+    let mut socket = open.socket("/", &[]).works();
+    let declared = 1_u64 << 40;
+    let begun = format!("{{\"id\":\"big\",\"type\":\"prompt\",\"message\":\"{}", "x".repeat(1024));
+    let mut stream = socket.0.get_ref().try_clone().unwrap();
+    let head = [&[0x81, 0xff][..], &declared.to_be_bytes(), &[0; 4]].concat();
+    stream.write_all(&[&head, begun.as_bytes()].concat()).unwrap();
+    let answer = socket.json();
+    assert_eq!((&answer["id"], &answer["command"]), (&"big".into(), &"prompt".into()), "{answer}");
+    assert_eq!(answer["error"], format!("Message too large: {declared} bytes (max 10485760)"));
+}
+
+#[test]
 fn a_binary_message_is_answered_and_the_connection_goes_on() {
     let open = Open::new();
     let mut socket = open.socket("/", &[]).works();

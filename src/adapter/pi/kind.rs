@@ -1,6 +1,6 @@
 //! The commands of the protocol by their names, and what holds for each of them whatever it says.
 
-use super::nature::{Keeping, Nature, Order, Versioning};
+use super::nature::{Counting, Keeping, Nature, Order, Versioning};
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)+) => {
@@ -150,27 +150,29 @@ impl Kind {
             | Self::GetForkMessages
             | Self::GetLastAssistantText
             | Self::GetContextUsage => Nature {
-                order: Order::Overtakes,
+                order: Order::Reads,
                 time_limit: Some(SHORT),
                 keeping: Keeping::Light,
                 versioning: Versioning::Keeps,
+                counting: Counting::Counted,
             },
             Self::CreateSession | Self::LoadSession => Nature::work(None, Versioning::Begins),
-            Self::DeleteSession => Nature::work(None, Versioning::Ends),
+            Self::DeleteSession => {
+                Nature { counting: Counting::Control, ..Nature::work(None, Versioning::Ends) }
+            }
             Self::SetSessionName | Self::ExportHtml => Nature::work(None, Versioning::Bumps),
             Self::Abort
             | Self::AbortCompaction
             | Self::AbortRetry
             | Self::AbortBash
             | Self::ExtensionUiResponse => Nature::control(SHORT),
-            Self::Steer => Nature::control(LONG),
-            Self::Prompt
-            | Self::FollowUp
-            | Self::Compact
-            | Self::Bash
-            | Self::NewSession
-            | Self::SwitchSessionFile
-            | Self::Fork => Nature::work(Some(LONG), Versioning::Bumps),
+            Self::Steer => Nature { order: Order::Overtakes, ..Nature::work(Some(LONG), Versioning::Bumps) },
+            Self::Compact | Self::Bash => {
+                Nature { order: Order::Long, ..Nature::work(Some(LONG), Versioning::Bumps) }
+            }
+            Self::Prompt | Self::FollowUp | Self::NewSession | Self::SwitchSessionFile | Self::Fork => {
+                Nature::work(Some(LONG), Versioning::Bumps)
+            }
             Self::SetModel
             | Self::CycleModel
             | Self::SetThinkingLevel

@@ -15,5 +15,13 @@ pub mod text;
 /// The version of the protocol.
 pub const PROTOCOL: &str = "1.0.0";
 
-/// How it can be spoken.
-pub const TRANSPORTS: [&str; 2] = ["websocket", "stdio"];
+/// Returns the protocol's name of the interface that a kind of provider is spoken to in.
+///
+/// The protocol has no name for the native interface of Ollama, which is called by its own.
+pub fn interface(kind: &str) -> &str {
+    match kind {
+        "anthropic" => "anthropic-messages",
+        "openai" => "openai-completions",
+        other => other,
+    }
+}

@@ -1,6 +1,6 @@
 //! How a command is treated: whom it waits for, for how long, how its outcome is kept, what it does to the version.
 
-pub use crate::kernel::book::{Keeping, Order};
+pub use crate::kernel::book::{Counting, Keeping, Order};
 
 /// How a command is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Nature {
     pub keeping: Keeping,
     /// What its success does to the session's version.
     pub versioning: Versioning,
+    /// Which rate budget it counts against.
+    pub counting: Counting,
 }
 
 /// What the success of a command does to the version of its session.
@@ -31,16 +33,21 @@ pub enum Versioning {
 impl Nature {
     /// What changes something and waits for its turn.
     pub(super) const fn work(time_limit: Option<u64>, versioning: Versioning) -> Self {
-        Self { order: Order::Waits, time_limit, keeping: Keeping::Durable, versioning }
+        let (order, keeping, counting) = (Order::Waits, Keeping::Durable, Counting::Counted);
+        Self { order, time_limit, keeping, versioning, counting }
     }
 
-    /// What stops, answers or redirects something that runs.
+    /// What stops or answers something that runs.
+    ///
+    /// It waits for no disk, and works when nothing can be written: what it does is in the events of its session, which
+    /// refuses by itself what grants something then.
     pub(super) const fn control(millis: u64) -> Self {
         Self {
             order: Order::Overtakes,
             time_limit: Some(millis),
-            keeping: Keeping::Durable,
+            keeping: Keeping::Light,
             versioning: Versioning::Bumps,
+            counting: Counting::Control,
         }
     }
 }

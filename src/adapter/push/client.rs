@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::PROTOCOL;
 
+/// How many bytes the text of a message may have.
+pub const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
 /// One line of the daemon.
 #[derive(Debug, Clone)]
 pub enum Incoming {
@@ -73,6 +76,11 @@ impl Event {
     /// Returns a text of the payload; empty when it has none under that name.
     pub fn text(&self, name: &str) -> &str {
         self.payload.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Tells whether it is of an acceptance check; in the history of older daemons the source says so.
+    pub fn is_of_check(&self) -> bool {
+        [self.text("purpose"), self.text("source")].contains(&"acceptance")
     }
 }
 
@@ -304,6 +312,16 @@ impl Request {
         Self::of("end_session", session, Repeat::Never)
     }
 
+    /// Has the older part of a conversation summarised.
+    pub fn compact_session(session: &str, instructions: Option<&str>) -> Self {
+        Self::of("compact_session", session, Repeat::Never).with_some("instructions", instructions)
+    }
+
+    /// Has the daemon capture the environment of the login shell anew.
+    pub fn reload() -> Self {
+        Self::new("reload", Repeat::Safe)
+    }
+
     /// Asks how large a session is and whether it can be deleted, and leaves it.
     pub fn weigh_session(session: &str) -> Self {
         Self::of("delete_session", session, Repeat::Safe).with("dryRun", true)
@@ -312,8 +330,8 @@ impl Request {
     /// Removes a session with everything of it.
     ///
     /// Sent again after a lost answer it may be refused as unknown: the first one did it then, or somebody else.
-    pub fn delete_session(session: &str) -> Self {
-        Self::of("delete_session", session, Repeat::Safe)
+    pub fn delete_session(session: &str, with_pi_files: bool) -> Self {
+        Self::of("delete_session", session, Repeat::Safe).with("withPiFiles", with_pi_files)
     }
 
     /// Asks whether everything is there that was ever kept; with `full`, every event is looked at.
@@ -323,7 +341,7 @@ impl Request {
 
     /// Asks for sessions, newest first.
     pub fn list_sessions(limit: u64) -> Self {
-        Self::new("list_sessions", Repeat::Safe).with("limit", limit)
+        Self::new("list_sessions", Repeat::Safe).with("limit", limit).with("includeEnded", true)
     }
 
     /// Asks for open approvals, of one session or of all.

@@ -27,6 +27,8 @@ pub enum Code {
     ApprovalExpired,
     /// No such provider.
     ProviderNotConfigured,
+    /// The owner's configuration, or that of a project, has a mistake or cannot be read.
+    InvalidConfiguration,
     /// Tools cannot run.
     SandboxUnavailable,
     /// There is no room on the disk.
@@ -39,7 +41,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the specification.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::UnsupportedProtocolVersion,
         Self::UnsupportedRequestType,
         Self::InvalidRequest,
@@ -50,6 +52,7 @@ impl Code {
         Self::ApprovalNotFound,
         Self::ApprovalExpired,
         Self::ProviderNotConfigured,
+        Self::InvalidConfiguration,
         Self::SandboxUnavailable,
         Self::StorageFull,
         Self::StorageFailed,
@@ -74,6 +77,7 @@ impl Code {
             Self::ApprovalNotFound => "APPROVAL_NOT_FOUND",
             Self::ApprovalExpired => "APPROVAL_EXPIRED",
             Self::ProviderNotConfigured => "PROVIDER_NOT_CONFIGURED",
+            Self::InvalidConfiguration => "INVALID_CONFIGURATION",
             Self::SandboxUnavailable => "SANDBOX_UNAVAILABLE",
             Self::StorageFull => "STORAGE_FULL",
             Self::StorageFailed => "STORAGE_FAILED",

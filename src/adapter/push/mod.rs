@@ -9,6 +9,7 @@ pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod record;
+mod tool_words;
 mod wire;
 
 /// The version that every message carries.

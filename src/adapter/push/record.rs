@@ -3,7 +3,9 @@
 //! `decode_event` is the inverse of [`event_line`](super::encode::event_line). What it does not know it refuses: a
 //! journal written by a later version is not read half.
 
+mod listed;
 mod parts;
+mod tool;
 mod transcript;
 
 use std::collections::BTreeMap;
@@ -11,19 +13,18 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::tool_words::without_run_of_user_command;
 use super::wire::event::{
     ApprovalRequired, ApprovalVote, AssistantDone, CompactionEnded, CompactionStarted, EventEnvelope,
     EventsLost, Failure, MessageUnqueued, RetryEnded, RunRecovered, SessionEnded, SessionRenamed,
-    SessionTouched, Status, Token, ToolCall, ToolOutput, ToolResult, UserMessage, Warning,
+    SessionTouched, Status, Token, ToolOutput, UserMessage, Warning,
 };
-use super::wire::word::{DeliveryWord, SourceWord};
+use super::wire::word::DeliveryWord;
 use super::wire::{Text, json};
-use crate::kernel::event::{
-    Budget, Denial, Event, EventKind, Fault, Intention, Message, Purpose, Question, QueuedMessage,
-    Settlement, Steering,
-};
+use crate::kernel::event::{Budget, Denial, Event, EventKind, Message, Question, QueuedMessage, Steering};
 use crate::kernel::id::{Fingerprint, Json, RunId, Seq};
 use crate::kernel::time::Now;
+pub use listed::ListedSession;
 use parts::{
     adjusted, branched, compaction, criterion, images, name, opening, owned, report, retry, taken, verdict,
 };
@@ -72,13 +73,14 @@ pub enum RecordError {
 pub fn decode_event(line: &[u8]) -> Result<Event, RecordError> {
     let envelope: EventEnvelope<'_> = serde_json::from_slice(line).map_err(RecordError::Envelope)?;
     let kind = Line { envelope: &envelope }.kind()?;
-    Ok(Event {
+    Ok(without_run_of_user_command(Event {
         seq: Seq::new(envelope.seq),
         at: Now(envelope.ts),
         run: envelope.run_id.map(RunId::from),
         version: envelope.session_version,
+        origin: envelope.entry_id.clone(),
         kind,
-    })
+    }))
 }
 
 /// Returns the position of an event from its line, without reading the rest.
@@ -252,48 +254,6 @@ impl<'a> Line<'_, 'a> {
                 by: stopping.by.into_owned(),
             },
         })
-    }
-
-    fn intention(&self) -> Result<Intention, RecordError> {
-        let call: ToolCall<'_> = self.payload()?;
-        Ok(Intention {
-            call: name(call.call_id),
-            tool: call.tool_name.into_owned(),
-            args: json(&call.args),
-            purpose: self.purpose(call.source, call.check, call.exclude_from_context)?,
-        })
-    }
-
-    fn settlement(&self) -> Result<Settlement, RecordError> {
-        let result: ToolResult<'_> = self.payload()?;
-        Ok(Settlement {
-            call: name(result.call_id),
-            tool: result.tool_name.into_owned(),
-            purpose: self.purpose(result.source, result.check, result.exclude_from_context)?,
-            millis: result.duration_ms,
-            ending: result.status.into(),
-            exit_code: result.exit_code,
-            text: result.text.into_owned(),
-            fault: result.structured_error.map(|error| Fault {
-                kind: error.r#type.into_owned(),
-                retryable: error.retryable,
-                message: error.message.into_owned(),
-                detail: owned(error.detail),
-            }),
-        })
-    }
-
-    fn purpose(
-        &self,
-        source: SourceWord,
-        check: Option<u32>,
-        excluded: bool,
-    ) -> Result<Purpose, RecordError> {
-        match source {
-            SourceWord::Sandbox => Ok(Purpose::Work),
-            SourceWord::Acceptance => check.map(Purpose::Check).ok_or_else(|| self.fault("check")),
-            SourceWord::User => Ok(Purpose::Aside { told: !excluded }),
-        }
     }
 
     fn question(&self) -> Result<Question, RecordError> {

@@ -53,10 +53,31 @@ pub(super) struct Ended {
     pub(super) since: Seq,
     pub(super) text: String,
     pub(super) outcome: Outcome,
+    /// Whether the policy of the run denied it.
+    pub(super) denied_by_policy: bool,
+}
+
+/// How much is told of the calls of a step, in bytes of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    result: usize,
+    args: usize,
+}
+
+impl Extent {
+    /// Everything.
+    pub(super) const WHOLE: Self = Self { result: usize::MAX, args: usize::MAX };
+    /// The beginnings and ends of results.
+    pub(super) const TRIMMED: Self = Self { result: TRIMMED, args: usize::MAX };
+
+    /// So much of results, and no longer arguments.
+    pub(super) const fn of(bytes: usize) -> Self {
+        Self { result: bytes, args: bytes }
+    }
 }
 
 impl Said {
-    pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, trimmed: bool) -> Vec<Entry> {
+    pub(super) fn entries(&self, whole: &BTreeMap<MessageId, String>, extent: Extent) -> Vec<Entry> {
         match self {
             Self::User { message, note, text, images } => {
                 let text = whole.get(message).unwrap_or(text);
@@ -73,18 +94,18 @@ impl Said {
                 let wanted = calls.iter().map(|call| model::Wanted {
                     id: call.id.as_str().to_owned(),
                     tool: call.tool.clone(),
-                    args: call.args.clone(),
+                    args: call.args_within(extent),
                 });
                 let (carry, said) = (carry.clone(), text.clone());
                 let turn = Entry::Assistant { carry, said, calls: wanted.collect() };
-                std::iter::once(turn).chain(calls.iter().map(|call| call.entry(trimmed))).collect()
+                std::iter::once(turn).chain(calls.iter().map(|call| call.entry(extent))).collect()
             }
         }
     }
 
     /// Returns the same for the summary of it: pictures are only mentioned.
     pub(super) fn entries_for_summary(&self) -> Vec<Entry> {
-        let mut entries = self.entries(&BTreeMap::new(), true);
+        let mut entries = self.entries(&BTreeMap::new(), Extent::TRIMMED);
         for entry in &mut entries {
             if let Entry::User { text, images } = entry
                 && !images.is_empty()
@@ -96,7 +117,22 @@ impl Said {
         entries
     }
 
-    pub(super) fn tokens(&self, trimmed: bool) -> u64 {
+    /// Returns what the model wanted used.
+    pub(super) fn calls(&self) -> &[Call] {
+        match self {
+            Self::Assistant { calls, .. } => calls,
+            Self::User { .. } | Self::Aside { .. } => &[],
+        }
+    }
+
+    /// Returns how long the results of its calls are.
+    pub(super) fn results(&self) -> impl Iterator<Item = usize> {
+        self.calls()
+            .iter()
+            .map(|call| call.result.as_ref().map_or(0, |result| result.text.len()).max(call.args.len()))
+    }
+
+    pub(super) fn tokens(&self, extent: Extent) -> u64 {
         match self {
             Self::User { note, text, images, .. } => {
                 let pictures = PICTURE_TOKENS.saturating_mul(images.len() as u64);
@@ -107,7 +143,7 @@ impl Said {
                 let own = text.len() + carry.as_ref().map_or(0, String::len);
                 let calls = calls.iter().map(|call| {
                     let result = call.result.as_ref().map_or(0, |result| result.text.len());
-                    call.args.len() + call.tool.len() + if trimmed { result.min(TRIMMED) } else { result }
+                    call.args_within(extent).len() + call.tool.len() + result.min(extent.result)
                 });
                 tokens_of(own) + calls.map(tokens_of).sum::<u64>()
             }
@@ -116,12 +152,21 @@ impl Said {
 }
 
 impl Call {
-    fn entry(&self, trimmed: bool) -> Entry {
+    /// Returns the arguments; where they are longer than is told, an object that says so stands for them.
+    fn args_within(&self, extent: Extent) -> String {
+        let bytes = self.args.len();
+        if bytes <= extent.args.max(OMITTED) {
+            return self.args.clone();
+        }
+        serde_json::json!({ "omitted": format!("{bytes} bytes, which do not fit") }).to_string()
+    }
+
+    fn entry(&self, extent: Extent) -> Entry {
         let (text, outcome) = match &self.result {
             Some(result) => (result.text.as_str(), result.outcome),
             None => ("nobody knows what came of it", Outcome::Failed),
         };
-        let mut excerpt = Excerpt::new(if trimmed { TRIMMED } else { usize::MAX });
+        let mut excerpt = Excerpt::new(extent.result);
         excerpt.push(text);
         let (id, tool, text) = (self.id.as_str().to_owned(), self.tool.clone(), excerpt.finish());
         Entry::Result { id, tool, text, outcome }
@@ -178,6 +223,8 @@ pub(super) const fn tokens_of(bytes: usize) -> u64 {
 
 /// How much of a result is told when it is trimmed.
 const TRIMMED: usize = 2_000;
+/// Arguments up to this length are always told: what would stand for them is about as long.
+const OMITTED: usize = 64;
 /// How much is told of what the user had done.
 const ASIDE: usize = 16_000;
 /// What a picture costs, about: servers make large ones smaller.

@@ -1,8 +1,9 @@
 //! Which calls of a model go ahead, which are asked about first, and which do not happen.
 //!
 //! A call is judged in every part ([`crate::sandbox::judge`]), each part is held against the rules and then against the
-//! preset, and the strictest answer is that of the whole: deny before ask before allow before preset. What cannot be told
-//! or is too much to be looked at is asked about, whatever the rules allow. Nothing is looked up and nothing remembered.
+//! preset, and the strictest answer is that of the whole: deny before ask before allow before preset. A command that cannot
+//! be analysed counts as any script in full confinement, and is asked about elsewhere. Nothing is looked up and nothing
+//! remembered.
 
 mod glob;
 mod remember;
@@ -14,7 +15,7 @@ mod tests;
 
 use crate::config::settings::rule::{Effect, Rule};
 use crate::config::settings::{Preset, Settings};
-use crate::sandbox::judge::{Judgement, Part, Place, Wish};
+use crate::sandbox::judge::{Judgement, Part, Place, Spot, What, Wish};
 use crate::sandbox::tools::{Category, Request, Risk};
 use weigh::{Answer, Weighed};
 
@@ -152,7 +153,8 @@ impl Policy {
         match (strictest, judgement.unclear) {
             (Some(answer), _) if answer.decision() == Decision::Deny => (Decision::Deny, answer.reason),
             (_, Some(unclear)) => {
-                (Decision::Ask, format!("it cannot be told whether a rule is about the command: {unclear}"))
+                let reason = unclear.reason;
+                (Decision::Ask, format!("it cannot be told whether a rule is about the command: {reason}"))
             }
             (Some(answer), None) => (answer.decision(), answer.reason),
             (None, None) => nothing,
@@ -160,7 +162,8 @@ impl Policy {
     }
 
     fn weigh(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Verdict {
-        let mut answers = self.whole(judgement, call);
+        let mut answers = self.whole(judgement, call, standing);
+        answers.extend(hidden(judgement, call, standing));
         answers.extend(judgement.parts.iter().flat_map(|part| self.part(part, call, standing)));
         if answers.is_empty() {
             // A text without any command does nothing, and is a command all the same.
@@ -180,13 +183,12 @@ impl Policy {
     }
 
     /// Returns what is to be said about the whole of a call.
-    fn whole(&self, judgement: &Judgement, call: &Call<'_>) -> Vec<Answer> {
-        let mut answers = Vec::new();
+    fn whole(&self, judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Vec<Answer> {
+        let unclear = judgement.unclear.as_ref();
+        let mut answers: Vec<_> =
+            unclear.map(|doubt| self.unanalysed(doubt, call, standing)).into_iter().collect();
         let mut ask =
             |reason: String| answers.push(Answer { weighed: Weighed::AlwaysAsk, reason, rule: None });
-        if let Some(unclear) = &judgement.unclear {
-            ask(format!("it cannot be told what the command does: {unclear}"));
-        }
         if self.rules.len() > self.most {
             ask(format!("there are more than {} rules", self.most));
         }
@@ -199,6 +201,28 @@ impl Policy {
         }
         answers
     }
+}
+
+/// Says that a file tool is asked about what commands do not see, whatever rule or preset there is.
+fn hidden(judgement: &Judgement, call: &Call<'_>, standing: &Standing) -> Option<Answer> {
+    match judgement.category {
+        Category::Read | Category::Write | Category::Git => {}
+        Category::Exec | Category::Network => return None,
+    }
+    let place = &standing.place;
+    // Git takes everything that lies below a directory.
+    let whole = matches!(call.request, Request::Diff(_) | Request::Commit(_));
+    let is_hidden = |spot: &&Spot| place.hides(spot) || (whole && place.holds_hidden(spot));
+    let spots = judgement.parts.iter().flat_map(|part| &part.touches).filter_map(|touch| match &touch.what {
+        What::Read(spot) | What::Write(spot) | What::Name(spot) => Some(spot),
+        What::Git(_) | What::Network(_) => None,
+    });
+    let spot = spots.into_iter().find(is_hidden)?;
+    let path = if spot.path.is_empty() { "the workspace, which is a home," } else { &spot.path };
+    let reason = format!(
+        "{path} holds what is hidden from commands; `readable` under [sandbox] of the configuration opens it"
+    );
+    Some(Answer { weighed: Weighed::AlwaysAsk, reason, rule: None })
 }
 
 /// How many rules are looked at.

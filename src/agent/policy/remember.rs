@@ -9,10 +9,10 @@ use crate::sandbox::tools::{Category, Risk};
 
 /// Returns the rules that would have let everything go ahead about which the preset asked.
 ///
-/// There are none where the call goes ahead anyway, and none where no rule may: for what is critical or unclear, for what a
-/// rule asks about or denies, and for words that become others when they run.
+/// There are none where the call goes ahead anyway, and none where no rule may: for what is critical, for what cannot be
+/// analysed and is asked about, for what a rule asks about or denies, and for words that become others when they run.
 pub(super) fn rules(answers: &[Answer], judgement: &Judgement) -> Vec<Rule> {
-    if judgement.risk == Risk::Critical || judgement.unclear.is_some() {
+    if judgement.risk == Risk::Critical {
         return Vec::new();
     }
     let mut rules = Vec::new();

@@ -3,8 +3,8 @@
 use super::subject::{Match, Subject};
 use super::{Call, Decision, Policy, Sandbox, Source, Sourced, Standing, remember};
 use crate::config::settings::Preset;
-use crate::config::settings::rule::{Effect, Pattern, Rule};
-use crate::sandbox::judge::{By, Part, Spelling, Touch, What};
+use crate::config::settings::rule::{Effect, Pattern, Rule, Target};
+use crate::sandbox::judge::{By, Coverage, Doubt, Part, Spelling, Touch, What};
 use crate::sandbox::shell::{GLOB, HOLE};
 use crate::sandbox::tools::{Category, Risk};
 
@@ -108,16 +108,65 @@ impl Policy {
     fn thing(&self, subject: &Subject<'_>, risk: Risk, call: &Call<'_>, standing: &Standing) -> Answer {
         let what = described(subject);
         let tool = call.request.tool();
+        let met = |rule: &Rule| subject.is_met_by(rule, tool, &standing.place);
+        let allowed = |sourced: &Sourced| {
+            suffices(sourced, risk)
+                && !(sourced.source == Source::Granted && is_opened(subject, call))
+                && subject.is_allowed_by(&sourced.rule, tool, &standing.place)
+        };
+        if let Some(answer) = self.by_rules(&what, met, allowed) {
+            return answer;
+        }
+        match subject.category() {
+            Some(category) => self.by_preset(category, risk, standing, &what),
+            None if risk == Risk::Critical => self.by_preset(Category::Exec, risk, standing, &what),
+            None => Answer::new(Weighed::GoesAhead, format!("nothing is known about {what}")),
+        }
+    }
+
+    /// Decides about a command of which it cannot be told what it does.
+    ///
+    /// In full confinement it can do no more than any script and is treated as one, whatever its words are: rules that ask
+    /// or deny hold where they may be about a command that is not seen. Elsewhere somebody is asked.
+    pub(super) fn unanalysed(&self, doubt: &Doubt, call: &Call<'_>, standing: &Standing) -> Answer {
+        let Doubt { reason, coverage } = doubt;
+        if standing.sandbox != Sandbox::Full || call.wish.outside || call.wish.network {
+            let reason = format!("it cannot be told what the command does: {}", shortened(reason));
+            return Answer::new(Weighed::AlwaysAsk, reason);
+        }
+        let hidden = Spelling { words: vec![HOLE.to_string()], outer: Vec::new() };
+        let subject = Subject::Command(&hidden);
+        let tool = call.request.tool();
+        let met = |rule: &Rule| match (coverage, rule.target) {
+            (Coverage::Complete, _) | (Coverage::Partial, Target::Tool(_)) => Match::No,
+            (Coverage::Partial, Target::Exec) => subject.is_met_by(rule, tool, &standing.place),
+            (Coverage::Partial, Target::Read | Target::Write | Target::Git | Target::Network) => {
+                Match::Perhaps
+            }
+        };
+        let allowed = |sourced: &Sourced| subject.is_allowed_by(&sourced.rule, tool, &standing.place);
+        let what = shortened(&format!("a command that cannot be analysed ({reason})"));
+        let by_rules = self.by_rules(&what, met, allowed);
+        by_rules.unwrap_or_else(|| self.by_preset(Category::Exec, Risk::Medium, standing, &what))
+    }
+
+    /// Returns what the rules say: the strictest that is met, or one that allows.
+    fn by_rules(
+        &self,
+        what: &str,
+        met: impl Fn(&Rule) -> Match,
+        allowed: impl Fn(&Sourced) -> bool,
+    ) -> Option<Answer> {
         let mut asked: Option<Answer> = None;
         for Sourced { rule, source } in &self.rules {
             let met = match rule.effect {
                 Effect::Allow => continue,
-                Effect::Ask | Effect::Deny => subject.is_met_by(rule, tool, &standing.place),
+                Effect::Ask | Effect::Deny => met(rule),
             };
             match (rule.effect, met) {
                 (_, Match::No) | (Effect::Allow, _) => {}
                 (Effect::Deny, Match::Yes) => {
-                    return Answer::new(Weighed::Denied, format!("{}: {what}", cited(rule, *source)));
+                    return Some(Answer::new(Weighed::Denied, format!("{}: {what}", cited(rule, *source))));
                 }
                 (Effect::Deny, Match::Perhaps) => {
                     let reason = format!("{} may be about {what}", cited(rule, *source));
@@ -129,24 +178,13 @@ impl Policy {
                 }
             }
         }
-        if let Some(asked) = asked {
-            return asked;
-        }
-        let allows = |sourced: &&Sourced| {
-            sourced.rule.effect == Effect::Allow
-                && suffices(sourced, risk)
-                && !(sourced.source == Source::Granted && is_opened(subject, call))
-                && subject.is_allowed_by(&sourced.rule, tool, &standing.place)
-        };
-        if let Some(Sourced { rule, source }) = self.rules.iter().find(allows) {
+        let allows = |sourced: &&Sourced| sourced.rule.effect == Effect::Allow && allowed(sourced);
+        let allowance = || {
+            let Sourced { rule, source } = self.rules.iter().find(allows)?;
             let reason = format!("{}: {what}", cited(rule, *source));
-            return Answer { weighed: Weighed::GoesAhead, reason, rule: Some(rule.clone()) };
-        }
-        match subject.category() {
-            Some(category) => self.by_preset(category, risk, standing, &what),
-            None if risk == Risk::Critical => self.by_preset(Category::Exec, risk, standing, &what),
-            None => Answer::new(Weighed::GoesAhead, format!("nothing is known about {what}")),
-        }
+            Some(Answer { weighed: Weighed::GoesAhead, reason, rule: Some(rule.clone()) })
+        };
+        asked.or_else(allowance)
     }
 
     pub(super) fn by_preset(
@@ -242,6 +280,11 @@ fn described(subject: &Subject<'_>) -> String {
         Subject::Touched(What::Network(Some(host))) => format!("talking to {host}"),
         Subject::Touched(What::Network(None)) => "talking to other machines".to_owned(),
     };
+    shortened(&text)
+}
+
+/// Returns a text for people, without what cannot be shown and not too long.
+fn shortened(text: &str) -> String {
     let plain = |letter: char| match letter {
         HOLE => '…',
         GLOB => '*',

@@ -68,7 +68,7 @@ pub(crate) async fn run(args: ConfigArgs, context: &mut Context) -> Result<Exit,
 }
 
 /// Returns the project files that hold in the current directory.
-fn projects() -> Result<Vec<Project>, CliError> {
+pub(super) fn projects() -> Result<Vec<Project>, CliError> {
     let here = std::env::current_dir().map_err(|source| CliError::File {
         action: "use",
         what: "the current directory".to_owned(),

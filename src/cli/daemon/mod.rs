@@ -1,6 +1,7 @@
 //! `push daemon`: the life of the daemon itself.
 
 mod logs;
+mod reload;
 mod start;
 mod status;
 mod stop;
@@ -38,6 +39,7 @@ pub(crate) enum DaemonVerb {
     Restart(stop::RestartArgs),
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
+    Reload(reload::ReloadArgs),
 }
 
 /// Be the daemon, in the foreground
@@ -97,5 +99,6 @@ pub(crate) async fn run(args: DaemonArgs, context: &mut Context) -> Result<Exit,
         DaemonVerb::Restart(args) => stop::restart(args, context).await,
         DaemonVerb::Status(args) => status::run(args, context).await,
         DaemonVerb::Logs(args) => logs::run(args, context).await,
+        DaemonVerb::Reload(args) => reload::run(args, context).await,
     }
 }

@@ -4,6 +4,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
+use ulid::Ulid;
+
 use super::{Finding, os};
 use crate::cli::holdings::{self, Kind};
 use crate::cli::phrase::size;
@@ -111,6 +113,24 @@ pub(super) fn file_system(paths: &Paths) -> Vec<Finding> {
     found
 }
 
+/// Looks whether files can be created where they have to be: in the home, and in every directory of ours that is there.
+pub(super) fn writable(paths: &Paths, user_home: Option<&Path>) -> Vec<Finding> {
+    let own = [&paths.home, &paths.run, &paths.state, &paths.logs].into_iter().map(|path| path.as_path());
+    let places = user_home.into_iter().chain(own.filter(|path| path.exists()));
+    let unwritable = |place: &Path| {
+        let error = create_and_remove(&place.join(format!(".push-doctor-{}", Ulid::generate()))).err()?;
+        let text = format!("{} cannot be written: {error}", place.display());
+        let remedy = "make it writable for you, or set PUSH_HOME to a directory that is";
+        Some(Finding::problem("directories", text).with_remedy(remedy))
+    };
+    places.filter_map(unwritable).collect()
+}
+
+fn create_and_remove(path: &Path) -> io::Result<()> {
+    File::options().write(true).create_new(true).open(path)?;
+    fs::remove_file(path)
+}
+
 /// Looks at what a daemon that does not run has left, and says what could not be looked at.
 pub(super) fn without_daemon(paths: &Paths, full: bool) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -137,6 +157,20 @@ pub(super) fn without_daemon(paths: &Paths, full: bool) -> Vec<Finding> {
     });
     found.push(Finding::ok("sandbox", "its layers are found out by pushd, and named here while it runs"));
     found
+}
+
+/// Counts the private copies of caches.
+pub(super) fn private_caches(paths: &Paths) -> Option<Finding> {
+    let (workspaces, bytes) = holdings::sum(&holdings::private_caches(paths), Kind::Cache);
+    let place = paths.caches();
+    (workspaces > 0).then(|| {
+        let text = format!(
+            "{} for {workspaces} workspaces in {}, removed with a workspace, after a month without use and by `push purge`",
+            size(bytes),
+            place.display()
+        );
+        Finding::ok("private caches", text)
+    })
 }
 
 /// Names damaged journals that were set aside.

@@ -3,6 +3,7 @@
 //! It starts no daemon and changes nothing by itself. Asked in full, it has the daemon look at every event, which takes
 //! damaged ones out of their histories and says so there.
 
+mod configuration;
 mod ground;
 mod journal;
 #[cfg(unix)]
@@ -20,11 +21,12 @@ use super::context::{Context, now};
 use super::exit::{CliError, Exit};
 use super::plain::plain_line;
 use crate::client::{Client, Request};
+use crate::config::paths::user_home;
 
 /// Look for what is wrong, and say what helps; 1 when there is a problem
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Looks at directories, the file system, the socket and, where a daemon runs, at its journal and its sandbox. Every finding is ok, a note, \
+Looks at directories, the file system, the configuration, the socket and, where a daemon runs, at its journal and its sandbox. Every finding is ok, a note, \
 or a problem with what helps against it.
 
 Examples:
@@ -99,8 +101,19 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
         Ok(paths) => {
             findings.extend(ground::directories(&paths));
             findings.extend(ground::file_system(&paths));
+            let home = std::env::var_os("PUSH_HOME")
+                .is_none()
+                .then(|| user_home(&|name| std::env::var_os(name)).ok());
+            findings.extend(ground::writable(&paths, home.flatten().as_deref()));
+            findings.extend(configuration::check(&paths));
             match context.client_if_running().await {
-                Ok(mut client) => check = ask(&mut client, &args, context, &mut findings).await?,
+                Ok(mut client) => match ask(&mut client, &args, context, &mut findings).await {
+                    Ok(answer) => check = answer,
+                    Err(error) => findings.push(
+                        Finding::problem("daemon", error.to_string())
+                            .with_remedy("`push daemon logs` may say why"),
+                    ),
+                },
                 Err(error) if error.is_not_running() => {
                     findings.extend(ground::without_daemon(&paths, args.full));
                 }
@@ -110,6 +123,7 @@ pub(crate) async fn run(args: DoctorArgs, context: &mut Context) -> Result<Exit,
                 ),
             }
             findings.extend(ground::set_aside(&paths));
+            findings.extend(ground::private_caches(&paths));
         }
     }
     let sound = findings.iter().all(|finding| finding.level != Level::Problem);
@@ -141,6 +155,7 @@ async fn ask(
             .with_remedy("`push daemon restart` makes them one")
     });
     findings.extend(metrics.get("sandbox").map(walls::judge));
+    findings.extend(metrics.get("sandbox").and_then(walls::home));
     if args.full {
         context.console.note("looking at every event; this may take a while");
     }

@@ -36,6 +36,32 @@ pub(super) fn judge(sandbox: &Value) -> Finding {
     }
 }
 
+/// Says what commands of models see of the home, and how they see more.
+pub(super) fn home(sandbox: &Value) -> Option<Finding> {
+    let list = |name: &str| -> Vec<String> {
+        let paths = sandbox.get(name).and_then(Value::as_array).into_iter().flatten();
+        paths.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let hidden = list("hidden");
+    if hidden.is_empty() || field(sandbox, "strength") == "missing" {
+        return None;
+    }
+    let or_none = |paths: Vec<String>| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
+    let overlaid = sandbox
+        .get("layers")
+        .and_then(Value::as_array)
+        .is_some_and(|names| names.iter().any(|name| name == "overlay"));
+    let begins = if overlaid { "begin with what is there" } else { "begin empty, as there are no overlays" };
+    let text = format!(
+        "hidden from commands of models: {}; readable in it: {}, and what the PATH and toolchain variables of a session add; \
+         private copies of caches, which {begins}: {}; `readable = [\"~/…\"]` under [sandbox] of the configuration opens more",
+        hidden.join(", "),
+        or_none(list("readable")),
+        or_none(list("caches")),
+    );
+    Some(Finding::ok("home", text))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -53,6 +79,13 @@ mod tests {
         let partial = judge(&partial);
         assert_eq!(partial.level, Level::Note);
         assert!(partial.text.ends_with("in part (local: landlock): no namespaces"), "{}", partial.text);
+        assert_eq!(home(&json!({"strength": "full"})), None);
+        let seen = home(&json!({"strength": "full", "layers": ["overlay"], "hidden": ["/home/ann"],
+            "readable": ["/home/ann/.cargo"], "caches": []}))
+        .unwrap();
+        for words in ["models: /home/ann;", "in it: /home/ann/.cargo,", "there: nothing;", "opens more"] {
+            assert!(seen.text.contains(words), "{}", seen.text);
+        }
         let none =
             judge(&json!({"provider": "none", "strength": "missing", "layers": [], "why": "switched off"}));
         assert!(

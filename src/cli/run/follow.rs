@@ -1,22 +1,35 @@
 //! Follows one run: shows it, answers or asks about its approvals, and passes on the wish to stop.
 
 use serde_json::Value;
+use tokio::time::{Duration, Instant, sleep};
 
+use crate::cli::answer::{AnswerView, StreamText};
 use crate::cli::approval::{Board, Pending, Policies, Policy, Verdict, is_settled_already, wants_more};
-use crate::cli::console::Console;
+use crate::cli::console::{Console, Volume};
 use crate::cli::exit::{CliError, Exit};
 use crate::cli::ids;
-use crate::cli::input::{Interrupts, TypedLines};
+use crate::cli::input::{Interrupts, STOP_PATIENCE, TypedLines};
 use crate::cli::plain::plain_line;
 use crate::cli::report::{Progress, Report};
 use crate::cli::view::{Echo, Thoughts, View};
 use crate::client::{AskError, Client, Event, Request};
 
+/// Within what time a second wish to stop leaves at once.
+const TWICE: Duration = Duration::from_secs(2);
+
+/// Why a run without anybody to ask is denied something.
+const NOBODY_ANSWERS: &str = "nobody can be asked in this run; --approve ask waits for an answer";
+/// Why a run that may do everything is denied more budget.
+const BUDGET_KEPT: &str =
+    "--yes does not raise the budget; --max-turns, --max-tokens and --max-cost set a larger one";
+
 /// What goes to standard output.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// Text for people.
+    /// The whole transcript, for somebody at a terminal.
     Text(View),
+    /// The answer alone; the transcript goes to standard error.
+    Answer(Box<AnswerView>),
     /// The result, at the end.
     Result,
     /// Every event.
@@ -33,7 +46,10 @@ pub(super) struct Follow {
     output: Output,
     board: Board,
     typed: Typed,
-    stops: u32,
+    /// When somebody wanted to stop last.
+    stopped_at: Option<Instant>,
+    /// Whether somebody wanted to stop while the daemon was asked something else.
+    stop_wanted: bool,
 }
 
 /// Whether somebody can be asked.
@@ -64,19 +80,31 @@ impl Follow {
             output,
             board: Board::default(),
             typed: Typed::Unread,
-            stops: 0,
+            stopped_at: None,
+            stop_wanted: false,
         }
     }
 
     /// Follows the run to its end and returns its exit code.
+    ///
+    /// At a terminal, the end of the input (Ctrl-D) leaves the run to itself.
     pub(super) async fn until_over(&mut self, console: &mut Console) -> Result<Exit, CliError> {
+        if matches!(self.output, Output::Text(_)) {
+            self.start_reading(console);
+        }
         loop {
+            if std::mem::take(&mut self.stop_wanted)
+                && let Some(exit) = self.interrupted(console).await?
+            {
+                return Ok(exit);
+            }
             match self.report.progress() {
                 Progress::Going => {}
                 Progress::Over(exit) => return self.finish(exit, console),
                 Progress::Unknown => return Err(CliError::OutcomeGone),
             }
             let asking = self.board.oldest().is_some_and(|pending| self.policies.of(pending) == Policy::Ask);
+            let watched = matches!(self.output, Output::Text(_));
             tokio::select! {
                 biased;
                 () = self.interrupts.next() => {
@@ -84,16 +112,35 @@ impl Follow {
                         return Ok(exit);
                     }
                 }
-                line = self.typed.next(), if asking => self.answered(line, console).await?,
+                line = self.typed.next(), if asking || watched => match line {
+                    None if watched => return self.detach(console),
+                    line if asking => self.answered(line, console).await?,
+                    // What is typed while nothing is asked has no meaning.
+                    Some(_) | None => {}
+                },
                 event = self.client.next() => self.take(event?, console).await?,
             }
         }
     }
 
-    /// Cancels the run at the first wish to stop, and leaves at the second.
+    /// Leaves the run to itself and says how to come back.
+    fn detach(&mut self, console: &mut Console) -> Result<Exit, CliError> {
+        if let Output::Text(view) = &mut self.output {
+            console.text(&view.end_line())?;
+        }
+        console.note(&come_back(self.report.names().0));
+        Ok(Exit::SUCCESS)
+    }
+
+    fn start_reading(&mut self, console: &Console) {
+        if matches!(self.typed, Typed::Unread) {
+            self.typed = TypedLines::start(console).map_or(Typed::Nobody, Typed::Lines);
+        }
+    }
+
+    /// Cancels the run at a wish to stop, and leaves at a second one soon after it.
     pub(super) async fn interrupted(&mut self, console: &mut Console) -> Result<Option<Exit>, CliError> {
-        self.stops += 1;
-        if self.stops > 1 {
+        if self.stopped_at.replace(Instant::now()).is_some_and(|before| before.elapsed() < TWICE) {
             return Ok(Some(Exit::CANCELLED));
         }
         console.note("cancelling; once more leaves at once");
@@ -104,11 +151,14 @@ impl Follow {
             biased;
             answer = self.client.ask(request) => answer,
             () = self.interrupts.next() => return Ok(Some(Exit::CANCELLED)),
+            () = sleep(STOP_PATIENCE) => {
+                return Err(CliError::NotCancelled { session: plain_line(session) });
+            }
         };
         match answer {
             // It was over already; the events say how.
             Ok(_) | Err(AskError::Refused(_)) => Ok(None),
-            Err(error @ (AskError::Unreachable(_) | AskError::Unanswered { .. })) => Err(error.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -133,6 +183,11 @@ impl Follow {
                 }
                 console.text(&view.event(&event))?;
             }
+            Output::Answer(view) => {
+                let StreamText { out, err } = view.event(&event, self.report.denials());
+                console.text(&out)?;
+                console.transcript(&err);
+            }
             Output::Events | Output::Result => {}
         }
         match event.kind.as_str() {
@@ -149,35 +204,34 @@ impl Follow {
 
     /// Deals with an approval as the policy says.
     ///
-    /// In a replay it may be settled already; the daemon knows, and its refusal is all there is to it.
+    /// Most are settled already, as the policy is the run's own, or in a replay; the daemon knows, and its refusal is all
+    /// there is to it. What is left is more budget, and a step of which nobody knows how it ended.
     async fn opened(&mut self, pending: Pending, console: &mut Console) -> Result<(), CliError> {
         match self.policies.of(&pending) {
             // Nobody can say yes to a question; the run goes on without an answer.
             Policy::Deny | Policy::All if pending.form.is_some() => {
-                console.note("dismissed: nobody to ask; run with --approve ask");
-                self.settle(&pending, Verdict::Deny(None), None).await
+                self.settle(&pending, Verdict::Deny(None), Some(NOBODY_ANSWERS.to_owned())).await
             }
             Policy::Deny => {
                 let why = match self.policies.work {
-                    Policy::All => "denied: the budget is used up, and --yes does not raise it",
-                    Policy::Deny | Policy::Ask => "denied: nobody to ask; run with --approve ask or all",
+                    Policy::All => BUDGET_KEPT,
+                    Policy::Deny | Policy::Ask => NOBODY_ANSWERS,
                 };
-                console.note(why);
-                // A reason would be told to the model, and the run would go on.
-                self.settle(&pending, Verdict::Deny(None), None).await
+                self.settle(&pending, Verdict::Deny(None), Some(why.to_owned())).await
             }
             Policy::All => self.settle(&pending, Verdict::Approve(None), None).await,
             Policy::Ask => {
-                if matches!(self.typed, Typed::Unread) {
-                    self.typed = TypedLines::start(console).map_or(Typed::Nobody, Typed::Lines);
-                }
+                self.start_reading(console);
                 match &mut self.typed {
                     Typed::Lines(lines) => {
                         lines.discard();
-                        // People who asked for JSON have not seen what it is about.
+                        // Who asked for JSON, or for quiet, has not seen what it is about.
                         let card = match self.output {
                             Output::Text(_) => String::new(),
-                            Output::Result | Output::Events => beside(console).question(&pending.payload),
+                            Output::Answer(_) if console.volume != Volume::Quiet => String::new(),
+                            Output::Answer(_) | Output::Result | Output::Events => {
+                                beside(console).question(&pending.payload)
+                            }
                         };
                         console.ask(&(card + &pending.prompt()));
                     }
@@ -199,6 +253,7 @@ impl Follow {
         if wants_more(&line) {
             match &mut self.output {
                 Output::Text(view) => console.text(&view.whole_question(&pending.payload))?,
+                Output::Answer(view) => more = view.whole_question(&pending.payload),
                 Output::Result | Output::Events => {
                     more = beside(console).whole_question(&pending.payload);
                 }
@@ -220,7 +275,15 @@ impl Follow {
         comment: Option<String>,
     ) -> Result<(), CliError> {
         let request = pending.settle(verdict, comment, self.client.environment());
-        match self.client.ask(request).await {
+        let answer = tokio::select! {
+            biased;
+            () = self.interrupts.next() => {
+                self.stop_wanted = true;
+                return Ok(());
+            }
+            answer = self.client.ask(request) => answer,
+        };
+        match answer {
             Ok(_) => Ok(()),
             Err(error) if is_settled_already(error.code()) => Ok(()),
             Err(error) => Err(error.into()),
@@ -231,7 +294,7 @@ impl Follow {
         match &mut self.output {
             Output::Text(view) => console.text(&view.end_line())?,
             Output::Result => console.json(&self.report.to_json())?,
-            Output::Events => {}
+            Output::Answer(_) | Output::Events => {}
         }
         Ok(exit)
     }
@@ -249,6 +312,12 @@ impl Typed {
 /// What shows a question beside a result that is for programs.
 fn beside(console: &Console) -> View {
     View::new(console.notes_palette, Echo::Nothing, Thoughts::Hidden)
+}
+
+/// Says how to come back to a session that was left.
+pub(super) fn come_back(session: &str) -> String {
+    let session = plain_line(&ids::handle(session));
+    format!("the run goes on: push attach {session} comes back to it, push wait {session} waits for its end")
 }
 
 fn elsewhere(pending: &Pending, console: &mut Console) {

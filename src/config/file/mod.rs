@@ -14,8 +14,7 @@ mod written;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::File as Stream;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -24,6 +23,7 @@ use toml::de::DeTable;
 use self::written::Written;
 use super::settings::Settings;
 use super::settings::rule::RuleError;
+use crate::bounded_io::{self, FileError};
 
 /// What a file says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,6 +44,22 @@ pub enum ConfigError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// It is a FIFO, a device, a directory, or so.
+    #[error("{what}")]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+        /// What is there, in a sentence.
+        what: String,
+    },
+    /// The file system did not answer in time.
+    #[error("cannot read the configuration of {}: {why}", .path.display())]
+    NoAnswer {
+        /// The directory whose configuration was to be read.
+        path: PathBuf,
+        /// What is known of the reason.
+        why: String,
     },
     /// Something in it is wrong.
     #[error("{}, line {line}: {mistake}", .path.display())]
@@ -116,18 +132,16 @@ const LONGEST: u64 = 1024 * 1024;
 
 /// Reads a file; one that is not there says nothing.
 pub fn read(path: &Path) -> Result<File, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    let stream = match Stream::open(path) {
-        Ok(stream) => stream,
-        Err(error) if is_absent(&error) => return Ok(File::default()),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut bytes = Vec::new();
-    stream.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let wrong = |line, mistake| ConfigError::Wrong { path: path.to_owned(), line, mistake };
-    if bytes.len() as u64 > LONGEST {
-        return Err(wrong(1, Mistake::TooLarge { limit: LONGEST }));
-    }
+    let bytes = match bounded_io::read(path, LONGEST) {
+        Ok(bytes) => bytes,
+        Err(FileError::NotFound { .. }) => return Ok(File::default()),
+        Err(FileError::TooLarge { limit, .. }) => return Err(wrong(1, Mistake::TooLarge { limit })),
+        Err(error @ FileError::NotRegular { .. }) => {
+            return Err(ConfigError::NotAFile { path: path.to_owned(), what: error.to_string() });
+        }
+        Err(FileError::Io { path, source }) => return Err(ConfigError::Unreadable { path, source }),
+    };
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse(text, path),
         Err(error) => {

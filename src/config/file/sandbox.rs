@@ -20,6 +20,8 @@ pub(super) struct WrittenSandbox {
     hide: Vec<Spanned<String>>,
     #[serde(default)]
     writable: Vec<Spanned<String>>,
+    #[serde(default)]
+    readable: Vec<Spanned<String>>,
     memory_mb: Option<Spanned<u64>>,
     processes: Option<Spanned<u64>>,
 }
@@ -40,6 +42,7 @@ impl WrittenSandbox {
             unix_sockets: switch(self.unix_sockets),
             hide: places("sandbox.hide", self.hide)?,
             writable: places("sandbox.writable", self.writable)?,
+            readable: places("sandbox.readable", self.readable)?,
             memory: memory.map(|memory| memory.saturating_mul(MEGABYTE)),
             processes: self.processes.map(|number| positive("sandbox.processes", number)).transpose()?,
         })

@@ -215,7 +215,7 @@ fn what_only_sounds_like_a_credential_is_taken() {
 fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(read(&folder.path().join("none.toml")).unwrap(), File::default());
-    assert!(matches!(read(folder.path()), Err(ConfigError::Unreadable { .. })));
+    assert!(matches!(read(folder.path()), Err(ConfigError::NotAFile { .. })));
     let path = folder.path().join("c.toml");
     assert_eq!(read(&path.join("below")).unwrap(), File::default());
     fs::write(&path, b"model = 'a'\n# \xff\n").unwrap();
@@ -229,7 +229,7 @@ fn a_file_that_is_not_there_says_nothing_and_one_that_cannot_be_read_is_told() {
 #[test]
 fn the_walls_around_commands_are_configured() {
     let text = "[sandbox]\nprovider = 'none'\nnetwork = true\nunix_sockets = true\nhide = ['~/.kube', '/srv/x']\n\
-                writable = ['~/.cargo']\nmemory_mb = 512\nprocesses = 64\n";
+                writable = ['~/.cargo']\nreadable = ['~/notes']\nmemory_mb = 512\nprocesses = 64\n";
     let sandbox = parse(text, Path::new("c.toml")).unwrap().settings.sandbox;
     assert_eq!(
         (sandbox.provider.word(), sandbox.network, sandbox.unix_sockets),
@@ -245,6 +245,8 @@ fn the_walls_around_commands_are_configured() {
         ("hide = ['relative']", "an absolute path"),
         ("hide = ['~/a/../..']", "without .."),
         ("writable = ['/']", "an absolute path"),
+        ("readable = ['~/']", "an absolute path"),
+        ("readable = ['~/../x']", "without .."),
         ("processes = 0", "at least 1"),
         ("loud = true", "unknown field"),
     ] {

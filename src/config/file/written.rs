@@ -33,6 +33,15 @@ pub(super) struct Written {
     sandbox: WrittenSandbox,
     #[serde(default)]
     pi: WrittenPi,
+    #[serde(default)]
+    environment: WrittenEnvironment,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenEnvironment {
+    #[serde(default)]
+    keep: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,6 +111,7 @@ impl Written {
             tools: Tools { fetch: if self.tools.fetch { Switch::On } else { Switch::Off } },
             sandbox: self.sandbox.into_settings()?,
             pi: self.pi.into_settings()?,
+            login_secrets: variables("environment.keep", self.environment.keep)?,
         })
     }
 }
@@ -148,6 +158,18 @@ impl WrittenLimits {
             compact_at_permille: compact,
         })
     }
+}
+
+fn variables(key: &str, written: Vec<Spanned<String>>) -> Result<Vec<String>, Misplaced> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']) && name.trim() == name;
+    let name = |name: Spanned<String>| {
+        if is_name(name.get_ref()) {
+            Ok(name.into_inner())
+        } else {
+            Err(value(&name, key, "names of variables"))
+        }
+    };
+    written.into_iter().map(name).collect()
 }
 
 fn check_known(

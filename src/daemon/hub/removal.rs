@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tracing::error;
 
 use super::Hub;
+use super::restore::{Integrity, Restored, restore};
 use crate::adapter::push::encode;
 use crate::daemon::lane::{Departure, LaneHandle, Leaving};
 use crate::daemon::outbox::Out;
@@ -115,16 +116,19 @@ impl Hub {
             (Err(_), Departure::Asked { .. }) => return Ok(None),
         };
         let active = stored.meta.active_run.is_some();
-        let Ok(mut session) = self.restore(stored) else {
+        let Ok(Restored { mut session, integrity }) = restore(&self.world, id, stored).await else {
             return if active || *departure == Departure::Retention {
                 Err(DeleteError::Active)
             } else {
                 Ok(None)
             };
         };
-        let may_go = match departure {
-            Departure::Asked { .. } => session.state().run.is_none(),
-            Departure::Retention => session.is_idle(),
+        let may_go = match (integrity, departure) {
+            (Integrity::Whole, Departure::Asked { .. }) => session.state().run.is_none(),
+            (Integrity::Whole, Departure::Retention) => session.is_idle(),
+            // Whether a run of it is unfinished is not known; its owner may want it gone, and nobody else decides that.
+            (Integrity::Damaged, Departure::Asked { .. }) => true,
+            (Integrity::Damaged, Departure::Retention) => false,
         };
         if !may_go {
             return Err(DeleteError::Active);

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{Instrument, debug_span};
 
 use super::execute::{self, Job};
 use super::memory::Memory;
-use super::modelling;
+use super::modelling::{self, RulesOfRun};
+use super::place::Around;
 use super::working::{Use, Work, broken_call};
 use crate::kernel::effect::{AsideReport, Compact, CompactionReport, Report};
 use crate::kernel::event::{Ending, Fault, Intention, Settlement};
@@ -25,12 +26,28 @@ use crate::provider::{Reported, Reports, Whose};
 use crate::sandbox::Room;
 
 /// How a turn is told to wait no longer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Halts {
     /// For the server, which did not answer.
     pub(super) retry: Notify,
     /// For a summary.
     pub(super) compaction: Notify,
+    /// For what the model still says: how many messages were said into the run.
+    steers: watch::Sender<usize>,
+}
+
+impl Default for Halts {
+    fn default() -> Self {
+        Self { retry: Notify::new(), compaction: Notify::new(), steers: watch::Sender::new(0) }
+    }
+}
+
+impl Halts {
+    /// Waits until more than `heard` messages were said into the run.
+    pub(super) async fn steered(&self, heard: usize) {
+        // Its sender is held here.
+        let _ = self.steers.subscribe().wait_for(|steers| *steers > heard).await;
+    }
 }
 
 /// The tools that are used for the user.
@@ -57,7 +74,13 @@ struct Beside {
 
 impl Work {
     /// Uses a tool for the user.
-    pub(super) fn aside(&mut self, Use { intention, args, bound }: Use, memory: &Memory, state: &State) {
+    pub(super) fn aside(
+        &mut self,
+        Use { intention, args, bound }: Use,
+        around: Around,
+        memory: &Memory,
+        state: &State,
+    ) {
         if self.is_closed() {
             return;
         }
@@ -68,7 +91,7 @@ impl Work {
             tokio::spawn(async move { reports.send(settled).await });
             return;
         }
-        let place = self.place_of(memory.latest_environment(), None, None, state);
+        let place = self.place_of(memory.latest_environment(), around, None, state);
         let (room, reports) = (Arc::clone(&place.tree), self.reports_of(whose.clone(), memory));
         let broken = Report::Settled(Box::new(broken_call(&intention)));
         let if_broken = self.if_broken(Reported::new(whose, broken));
@@ -118,7 +141,7 @@ impl Work {
     }
 
     /// Has a model summarise the conversation.
-    pub(super) fn compact(&mut self, compact: Compact, memory: &Memory, state: &State) {
+    pub(super) fn compact(&mut self, compact: Compact, around: Around, memory: &Memory, state: &State) {
         // Somebody may have stopped it while its beginning was on its way to the disk.
         let wanted = state.compaction.is_some_and(|compaction| compaction.began == compact.began);
         if self.is_closed() || !wanted {
@@ -129,8 +152,9 @@ impl Work {
         let broken = Report::CompactionFailed { message, again: false };
         let if_broken = self.if_broken(Reported::new(whose.clone(), broken));
         let reports = self.reports_of(whose, memory);
-        let place = self.place_of(memory.latest_environment(), None, None, state);
-        let asking = self.asking(&compact.voice, place, Arc::default(), Arc::default(), memory, state);
+        let rules = RulesOfRun { known: Arc::default(), read: around.rules.clone() };
+        let place = self.place_of(memory.latest_environment(), around, None, state);
+        let asking = self.asking(&compact.voice, place, rules, Arc::default(), memory, state);
         let span = debug_span!("compaction", session = %self.around().1);
         let making = async move {
             let _if_broken = if_broken;
@@ -163,23 +187,39 @@ impl Work {
         }
     }
 
-    /// Ends everything beside the run at once.
-    pub(super) fn kill_beside(&mut self) {
-        for beside in self.asides.used.values() {
-            beside.room.kill_now();
-            beside.task.abort();
+    /// Has the turn of a run end early: a message was said into it, and there are so many now.
+    pub(super) fn steered(&self, run: &RunId, steers: usize) {
+        if let Some(halts) = self.halts_of(run) {
+            halts.steers.send_replace(steers);
         }
-        self.stop_compaction(None);
     }
 
-    /// Waits until nothing beside the run is left.
-    pub(super) async fn end_beside(&mut self) {
+    /// Aborts every task beside the run and waits until none of a tool runs any more.
+    pub(super) async fn end_tasks_beside(&mut self) {
+        self.stop_compaction(None);
+        for beside in self.asides.used.values() {
+            beside.task.abort();
+        }
+        for beside in self.asides.used.values_mut() {
+            // It was aborted, or is over.
+            let _ = (&mut beside.task).await;
+        }
+    }
+
+    /// Ends the processes beside the run and waits until none is left; returns what could not be ended.
+    pub(super) async fn end_beside(&mut self) -> Option<String> {
+        for beside in self.asides.used.values() {
+            beside.room.kill_now();
+        }
+        let mut unended = None;
         let limit = Duration::from_millis(self.around().0.limits.session.stop_millis);
         for (call, beside) in std::mem::take(&mut self.asides.used) {
             if let Err(left) = beside.room.stop(limit).await {
                 tracing::warn!(session = %self.around().1, %call, %left, "processes are left");
+                unended = Some(left.to_string());
             }
         }
+        unended
     }
 }
 

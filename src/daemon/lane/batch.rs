@@ -10,6 +10,7 @@ use crate::adapter::push::encode;
 use crate::daemon::checkpoint as codec;
 use crate::daemon::feed::Block;
 use crate::daemon::outbox::Outbox;
+use crate::daemon::world::SessionChange;
 use crate::journal::{self, Batch, Checkpoint, Create, Durability, Meta};
 use crate::kernel::command::{Private, Snapshot};
 use crate::kernel::effect::{Effect, Ticket};
@@ -23,12 +24,14 @@ pub(super) struct After {
     pub(super) answers: Vec<Answered>,
     pub(super) doing: Vec<Effect>,
     pub(super) run_ended: bool,
+    /// What those who list sessions hear.
+    pub(super) session_changes: Vec<SessionChange>,
 }
 
 impl After {
     /// Tells whether nothing happens but that the events are shown.
     pub(super) fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.doing.is_empty() && !self.run_ended
+        self.answers.is_empty() && self.doing.is_empty() && !self.run_ended && self.session_changes.is_empty()
     }
 }
 
@@ -152,10 +155,6 @@ impl Gathering {
         self.urgent
     }
 
-    pub(super) const fn reserves(&self) -> bool {
-        self.reserve.is_some()
-    }
-
     /// Tells whether it can be answered without the journal.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.count == 0 && self.reserve.is_none() && self.after.doing.is_empty()
@@ -180,6 +179,7 @@ impl Gathering {
         self.after.answers.extend(other.after.answers);
         self.after.doing.extend(other.after.doing);
         self.after.run_ended |= other.after.run_ended;
+        self.after.session_changes.extend(other.after.session_changes);
     }
 
     pub(super) fn into_after(self) -> After {
@@ -258,6 +258,7 @@ impl Lane {
                         gathering.after.run_ended = true;
                         self.memory.prune(self.session.state());
                     }
+                    self.pass_on(&event.kind);
                 }
                 Effect::Checkpoint(_) => {
                     if self.checkpoints.is_worth_it() {
@@ -295,6 +296,34 @@ impl Lane {
             }
         }
     }
+}
+
+impl Lane {
+    /// Tells others of an event: those who list sessions once it is kept, the turn under way at once.
+    fn pass_on(&mut self, kind: &EventKind) {
+        self.gathering.after.session_changes.extend(session_change(&self.id, kind));
+        if let (EventKind::Steered(_), Some(run)) = (kind, &self.session.state().run) {
+            self.work.steered(&run.id, run.steers.len());
+        }
+    }
+
+    /// Tells others what a commit has made true.
+    pub(super) fn tell_others(&mut self, run_ended: bool, session_changes: Vec<SessionChange>) {
+        for change in session_changes {
+            // Nobody may be listening.
+            let _ = self.world.session_changes.send(change);
+        }
+        if run_ended {
+            self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
+        }
+    }
+}
+
+fn session_change(session: &SessionId, kind: &EventKind) -> Option<SessionChange> {
+    if matches!(kind, EventKind::SessionOpened(_)) {
+        return Some(SessionChange::Opened(session.clone()));
+    }
+    matches!(kind, EventKind::SessionEnded { .. }).then(|| SessionChange::Ended(session.clone()))
 }
 
 pub(super) fn checkpoint(state: &State) -> Checkpoint {
@@ -342,6 +371,7 @@ fn weight(kind: &EventKind) -> Weight {
         EventKind::CompactionOver { .. } | EventKind::RetryOver { .. } => Weight::Ends,
         EventKind::SessionRenamed { .. }
         | EventKind::SessionEnded { .. }
+        | EventKind::Loaded { .. }
         | EventKind::Adjusted { .. }
         | EventKind::Branched { .. }
         | EventKind::RunStarted(_)
@@ -355,7 +385,6 @@ fn weight(kind: &EventKind) -> Weight {
         | EventKind::GateVoted { .. }
         | EventKind::RunRecovered { .. } => Weight::Tells,
         EventKind::Touched { .. }
-        | EventKind::Loaded { .. }
         | EventKind::Status { .. }
         | EventKind::Thought { .. }
         | EventKind::Said { .. }

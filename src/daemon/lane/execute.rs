@@ -1,13 +1,16 @@
 //! One use of a tool, from its arguments to its settlement.
 
+use std::path::Path;
+
 use tokio::sync::mpsc;
 
 use super::memory::Whole;
 use super::place::Place;
+use crate::adapter::push::decode::Environment;
 use crate::agent::RAISE_BUDGET;
 use crate::daemon::clock::Clock;
 use crate::kernel::effect::Report;
-use crate::kernel::event::{Intention, OutputStream, Settlement};
+use crate::kernel::event::{Ending, Intention, OutputStream, Purpose, Settlement};
 use crate::kernel::id::CallId;
 use crate::provider::{Gone, Reports};
 use crate::redact;
@@ -61,12 +64,12 @@ async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone>
         Ok(request) => request,
         Err(fault) => return Ok(Outcome::failed(fault)),
     };
-    let bench = match job.place.bench(reports.redactor()).await {
+    let bench = match job.place.bench(reports.redactor()) {
         Ok(bench) => Bench { bound: job.bound.clone(), ..bench },
         Err(fault) => return Ok(Outcome::failed(fault)),
     };
-    if job.place.environment.is_none() && request.starts_programs() {
-        warn_about_environment(reports).await?;
+    if request.starts_programs() {
+        warn_about_environment(job.place.environment.as_deref(), reports).await?;
     }
     let (chunks, mut output) = mpsc::channel(OUTPUT_CHUNKS);
     let mut printed = Printed::new(job.intention.call.clone(), reports, bench.limits.result_bytes);
@@ -76,10 +79,31 @@ async fn used(job: &Job, args: &str, reports: &Reports) -> Result<Outcome, Gone>
         }
         printed.finish(reports).await
     };
+    let command = request.confined_command().map(str::to_owned);
+    let request = match job.intention.purpose {
+        Purpose::Aside { .. } => request.by_bash(),
+        Purpose::Work | Purpose::Check(_) => request,
+    };
     let (outcome, printed) = tokio::join!(tools::run(request, &bench, chunks), print);
     let printed = printed?;
-    let text = if printed.is_empty() { outcome.text } else { printed };
+    let mut text = if printed.is_empty() { outcome.text } else { printed };
+    if let Some(command) = command.filter(|_| outcome.ending == Ending::Failed) {
+        add_hints(&mut text, &command, &bench).await;
+    }
     Ok(Outcome { text, ..outcome })
+}
+
+/// Adds what a command that failed could not see, and which setting opens it.
+async fn add_hints(text: &mut String, command: &str, bench: &Bench) {
+    let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let hints = bench.tree.hints(command, home, text).await;
+    for hint in hints {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&hint);
+        text.push('\n');
+    }
 }
 
 /// How many chunks of output wait for the session before the step waits.
@@ -130,12 +154,14 @@ impl Printed {
     }
 }
 
-async fn warn_about_environment(reports: &Reports) -> Result<(), Gone> {
-    let report = Report::Warned {
-        code: "ENVIRONMENT_MISSING".to_owned(),
-        message: "no client has sent its environment since the daemon started; a small default is used"
-            .to_owned(),
-        detail: None,
+/// Says that a program has another environment than its user's.
+async fn warn_about_environment(known: Option<&Environment>, reports: &Reports) -> Result<(), Gone> {
+    let (code, message) = match known.map(Environment::warning) {
+        Some(None) => return Ok(()),
+        Some(Some(why)) => ("LOGIN_ENVIRONMENT_FAILED", why),
+        None => ("ENVIRONMENT_MISSING", NO_ENVIRONMENT),
     };
-    reports.send(report).await
+    reports.warn(code, message, None).await
 }
+
+const NO_ENVIRONMENT: &str = "no client of this session has sent its environment: programs have PATH and LANG alone; attach with `push attach` to send one";

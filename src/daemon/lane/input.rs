@@ -56,6 +56,12 @@ pub enum Trouble {
     /// Nothing can be kept any more.
     #[error("the journal could not be synced; nothing new is taken until the daemon is restarted")]
     Failed,
+    /// What the session was is lost, and nothing may take its place.
+    #[error(
+        "the session is damaged: its checkpoint cannot be read and the beginning of its history was removed by \
+         retention; it can be read and deleted, and takes nothing new: start another session"
+    )]
+    Damaged,
     /// It was handed to a journal that then failed.
     #[error("the journal could not be synced; whether this was kept is known after the daemon is restarted")]
     Unsure,

@@ -10,6 +10,8 @@ use super::{Ended, Lane, LaneInput};
 use crate::daemon::hub::Hub;
 use crate::journal::{Batch, CommitError, Durability};
 use crate::kernel::command::Private;
+use crate::kernel::effect::Report;
+use crate::kernel::session::Input;
 
 /// The wish that a session leaves memory for good.
 #[derive(Debug)]
@@ -79,8 +81,8 @@ impl Lane {
             return Some(Ended::Broken);
         }
         let may_go = match &leave.departure {
-            Departure::Asked { .. } => self.session.state().run.is_none(),
-            Departure::Retention => self.session.is_idle(),
+            Departure::Asked { .. } => self.is_damaged() || self.session.state().run.is_none(),
+            Departure::Retention => !self.is_damaged() && self.session.is_idle(),
         };
         if !may_go {
             // Whoever asked may have left.
@@ -113,19 +115,23 @@ impl Lane {
             return Ok(());
         }
         let mut batch = Batch::new(self.id.clone());
-        batch.reserve = Some(self.session.release());
+        let last = self.session.release();
+        batch.reserve = Some(last);
         batch.checkpoint = Some(batch::checkpoint(self.session.state()));
         batch.meta = Some(self.meta());
         batch.durability = Durability::Synced;
         // The last words of a daemon that stops; a session that merely leaves memory can wait for room.
         batch.urgent = self.world.closing.has_begun();
-        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))
+        self.world.journal.commit(batch).await.unwrap_or(Err(CommitError::Closed))?;
+        self.reserved_on_disk = last;
+        Ok(())
     }
 
     /// Commits what has gathered, and lets what follows from it follow.
     async fn settle(&mut self) -> Result<(), CommitError> {
-        while self.in_flight.is_some() || !self.gathering.is_empty() {
+        while self.in_flight.is_some() || !self.gathering.is_empty() || !self.doing.is_empty() {
             self.submit();
+            self.perform_waiting().await;
             if self.is_grounded() || self.is_put_off() {
                 // The answer to one that waits for room was taken when it was refused: the journal is asked once more.
                 self.take_off();
@@ -141,11 +147,24 @@ impl Lane {
         Ok(())
     }
 
+    /// Takes what tools have printed and how they ended, and nothing that would begin something.
+    fn take_results(&mut self) {
+        while let Some(reported) = self.work.has_reported() {
+            if matches!(reported.report, Report::Output { .. } | Report::Settled(_)) {
+                self.report(*reported);
+            }
+        }
+    }
+
     pub(super) async fn close(&mut self) -> Ended {
         self.control.close();
         self.commands.close();
-        // What a tool prints while it is being ended is not part of the story: the next life asks how it ended.
-        self.work.kill();
+        let left = self.work.end().await;
+        // After the end of its task: a tool that has exited by itself meanwhile was not stopped.
+        self.take_results();
+        if !self.has_failed() {
+            self.apply(Input::Halted { left }, None);
+        }
         match self.flush().await {
             Ok(()) => Ended::Closed,
             Err(trouble) => {

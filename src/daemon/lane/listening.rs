@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::Lane;
 use super::batch::Answered;
 use crate::adapter::push::encode;
+use crate::agent::inquiry;
 use crate::daemon::feed::Listener;
 use crate::daemon::outbox::Out;
-use crate::kernel::command::{Caller, Command};
+use crate::kernel::command::{Caller, Command, Private};
 use crate::kernel::effect::Ticket;
 use crate::kernel::id::ParticipantId;
 use crate::kernel::session::Input;
@@ -35,13 +36,28 @@ impl Lane {
         self.apply(Input::Gone(who), None);
     }
 
+    /// Tells whether what is filled in somewhere is no answer to what was asked there.
+    pub(super) fn is_misfit(&self, command: &Command) -> bool {
+        let Command::Decide(vote) = command else { return false };
+        let gate = self.session.state().gates.get(&vote.gate);
+        let form = gate.and_then(|gate| gate.question.form.as_ref());
+        form.zip(vote.answer.as_ref()).is_some_and(|(form, answer)| !inquiry::fits(form, answer))
+    }
+
     pub(super) fn give(&self, answer: Answered) {
         match answer {
             Answered::Reply(respond, told) => respond.answer(Ok(told)),
             Answered::Private(outbox, private) => {
                 let mut bytes = Vec::new();
                 encode::private_line(&self.id, &private, &mut bytes);
-                outbox.push(Out::Lines { bytes, permit: None });
+                outbox.push(match private {
+                    Private::Summary { after, .. } => {
+                        Out::After { session: self.id.clone(), after, line: bytes.into() }
+                    }
+                    Private::Gap { .. } | Private::Snapshot { .. } | Private::Deleted { .. } => {
+                        Out::Lines { bytes, permit: None }
+                    }
+                });
             }
             Answered::Subscribe(outbox, after) => {
                 // Whoever left meanwhile would be woken for ever.

@@ -6,7 +6,7 @@
 mod hidden;
 mod import;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
@@ -14,12 +14,13 @@ use tokio::sync::watch;
 pub(super) use hidden::Hidden;
 
 use crate::adapter::push::decode::Environment;
+use crate::daemon::pi;
 use crate::kernel::command::{Command, Prompt};
 use crate::kernel::effect::{Report, Turn};
 use crate::kernel::event::{Criterion, Intention, Opening};
 use crate::kernel::id::{CallId, Fingerprint, Json, RunId};
 use crate::kernel::state::State;
-use crate::provider::registry;
+use crate::provider::{Starter, playbook, registry};
 use crate::redact;
 
 /// What is known in this life alone.
@@ -31,6 +32,10 @@ pub(super) struct Memory {
     environment: Option<Arc<Environment>>,
     /// Who answers in this session.
     provider: String,
+    /// Who sent the message that is being taken.
+    prompter: Starter,
+    /// The runs that no person has started with this program's own client.
+    of_programs: BTreeSet<RunId>,
     /// Where a run hears of it that waits for one; hardly any session ever has it.
     told: OnceLock<watch::Sender<Option<Arc<Environment>>>>,
     /// What the active run has, where another was brought since it began.
@@ -72,6 +77,11 @@ impl Memory {
         if self.environment.as_ref() == Some(&environment) {
             return;
         }
+        // What stands in for a client's does not take its place.
+        if !environment.is_of_client() && self.environment.as_ref().is_some_and(|known| known.is_of_client())
+        {
+            return;
+        }
         let variables = environment.variables().iter();
         let brought =
             redact::environment_secrets(variables.map(|(name, value)| (name.as_str(), value.as_str())));
@@ -102,6 +112,16 @@ impl Memory {
         self.provider = provider;
     }
 
+    /// Notes through which protocol the next message comes.
+    pub(super) fn prompted_by(&mut self, source: &str) {
+        self.prompter = if source == pi::SOURCE { Starter::Program } else { Starter::Person };
+    }
+
+    /// Returns who started a run; after a restart that is taken for a person.
+    pub(super) fn starter(&self, run: &RunId) -> Starter {
+        if self.of_programs.contains(run) { Starter::Program } else { Starter::Person }
+    }
+
     /// Returns where it is heard that a client has brought its environment.
     pub(super) fn brought(&self) -> watch::Receiver<Option<Arc<Environment>>> {
         self.told.get_or_init(|| watch::Sender::new(self.environment.clone())).subscribe()
@@ -119,9 +139,14 @@ impl Memory {
                 self.provider.clone_from(&opening.provider);
                 Command::Open(Box::new(self.safe_opening(*opening)))
             }
+            Command::Reopen(opening) => {
+                self.provider.clone_from(&opening.provider);
+                Command::Reopen(Box::new(self.safe_opening(*opening)))
+            }
             Command::Prompt(prompt) => Command::Prompt(Box::new(self.safe_prompt(*prompt))),
             Command::Queue(prompt) => Command::Queue(Box::new(self.safe_prompt(*prompt))),
             Command::Steer(mut steer) => {
+                self.learn_from(&steer.text);
                 let text = self.safe(&steer.text);
                 let raw = std::mem::replace(&mut steer.text, text);
                 if redact::holds_marker(&steer.text) {
@@ -160,6 +185,7 @@ impl Memory {
             | Command::Unqueue { .. }
             | Command::ListQueue
             | Command::Attach { .. }
+            | Command::Resume { .. }
             | Command::Detach
             | Command::Describe
             | Command::ListGates
@@ -208,10 +234,12 @@ impl Memory {
         }
         self.asides.retain(|call, _| state.asides.contains_key(call));
         self.of_run = self.of_run.take().filter(|(run, _)| active.is_some_and(|active| active.id == *run));
-        self.messages.retain(|run, _| {
+        let known = |run: &RunId| {
             active.is_some_and(|active| active.id == *run)
                 || state.queue.iter().any(|queued| queued.run == *run)
-        });
+        };
+        self.messages.retain(|run, _| known(run));
+        self.of_programs.retain(known);
         self.steers.retain(|said, _| {
             active
                 .is_some_and(|active| active.steers.iter().any(|(_, steering)| steering.fingerprint == *said))
@@ -254,7 +282,21 @@ impl Memory {
         Json::new(self.hidden.redactor().json(json.as_str()))
     }
 
+    /// Learns the tokens in a message that is itself what will be run.
+    ///
+    /// Its author is who asks for the steps in it: a token that stands there is a value of the user's, and is masked
+    /// where a step is asked about. What a model writes is not, and neither is what is pasted for one to read.
+    fn learn_from(&self, text: &str) {
+        if self.provider == playbook::NAME {
+            let tokens = self.hidden.redactor().tokens(text);
+            if !tokens.is_empty() {
+                self.hidden.learn(tokens);
+            }
+        }
+    }
+
     fn safe_prompt(&mut self, mut prompt: Prompt) -> Prompt {
+        self.learn_from(&prompt.text);
         let text = self.safe(&prompt.text);
         let raw_checks: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.check.clone()).collect();
         for criterion in &mut prompt.criteria {
@@ -264,6 +306,9 @@ impl Memory {
         }
         prompt.rules = prompt.rules.iter().map(|rule| self.safe(rule)).collect();
         prompt.needs_environment = self.environment_says_whom_to_ask();
+        if self.prompter == Starter::Program {
+            self.of_programs.insert(prompt.run.clone());
+        }
         let hidden = prompt.criteria.iter().any(|criterion| redact::holds_marker(&criterion.check));
         let raw_text = std::mem::replace(&mut prompt.text, text);
         if hidden || redact::holds_marker(&prompt.text) {

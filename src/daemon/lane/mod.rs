@@ -14,27 +14,29 @@ mod leaving;
 mod listening;
 mod memory;
 mod modelling;
+mod panic_report;
 mod performing;
 mod place;
 mod storage;
 mod working;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tracing::{debug, error, info};
+use tracing::{debug, info};
 
 use super::feed::{Block, Feed, Listener};
-use super::hub::Hub;
+use super::fingerprints;
+use super::hub::{Hub, Integrity};
 use super::mint;
 use super::outbox::Outbox;
 use super::world::World;
-use crate::agent::inquiry;
 use crate::journal::{Batch, CommitError, Create, Early, Meta};
 use crate::kernel::command::{Change, Command, Phase, Rights};
-use crate::kernel::effect::{Report, Ticket};
-use crate::kernel::id::SessionId;
+use crate::kernel::effect::{Effect, Report, Ticket};
+use crate::kernel::id::{Seq, SessionId};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::session::{Input, Session};
 use crate::provider::{Reported, Whose};
@@ -59,6 +61,8 @@ pub enum Beginning {
         token_hash: [u8; 32],
         /// Who listened to it when it broke.
         listeners: Vec<Listener>,
+        /// Whether it is what it was.
+        integrity: Integrity,
     },
 }
 
@@ -93,6 +97,8 @@ pub struct Lane {
     drops: Drops,
     in_flight: Option<InFlight>,
     storage: Storage,
+    /// The end of the last reservation of sequence numbers that is on disk.
+    reserved_on_disk: Seq,
     /// Whether the journal knows of an active run.
     kept_run: bool,
     tickets: u64,
@@ -103,6 +109,8 @@ pub struct Lane {
     leave: Option<Box<Leave>>,
     /// How many bytes of events were kept since the last run was over.
     grown: u64,
+    /// What is to be done now that the decisions behind it are kept.
+    doing: VecDeque<Effect>,
 }
 
 struct InFlight {
@@ -128,12 +136,20 @@ impl Lane {
         let (control, control_inbox) = mpsc::channel(limits.inbox);
         let (commands, commands_inbox) = mpsc::channel(limits.inbox);
         let feed = Arc::new(Feed::new(id.clone(), session.state().last_seq, limits.ring_bytes));
-        let (create, token, inherited) = match beginning {
-            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new()),
-            Beginning::Restored { token_hash, listeners } => (None, token_hash, listeners),
+        let (create, token, inherited, storage) = match beginning {
+            Beginning::New(create) => (Some(create.clone()), create.token_hash, Vec::new(), Storage::Sound),
+            Beginning::Restored { token_hash, listeners, integrity } => {
+                (None, token_hash, listeners, Storage::of(integrity))
+            }
         };
         let handle = LaneHandle::new(id.clone(), control, commands, Arc::clone(&feed), token);
+        if storage == Storage::Sound && !world.journal.has_failed() {
+            // What a restart asks about is asked before anything else is taken.
+            let asks = session.unknown_calls() > 0;
+            handle.publish(if asks { Phase::Waiting } else { session.state().phase() });
+        }
         let work = Work::new(id.clone(), Arc::clone(&world));
+        let reserved_on_disk = session.issued();
         Box::new(Self {
             id,
             session,
@@ -148,12 +164,14 @@ impl Lane {
             checkpoints: Checkpoints::default(),
             drops: Drops::default(),
             in_flight: None,
-            storage: Storage::Sound,
+            storage,
+            reserved_on_disk,
             kept_run: false,
             tickets: 0,
             create,
             inherited,
             leave: None,
+            doing: VecDeque::new(),
             grown: 0,
         })
     }
@@ -170,13 +188,17 @@ impl Lane {
             self.kept_run = self.session.state().run.is_some();
             if self.world.journal.has_failed() {
                 self.begin_read_only();
-            } else {
+            } else if !self.is_damaged() {
                 self.recover();
             }
         }
         // What happens once in a life is boxed: every session in memory holds this future.
         let ended = loop {
             self.submit();
+            if !self.doing.is_empty() {
+                Box::pin(self.perform_waiting()).await;
+                continue;
+            }
             if self.is_put_off() {
                 // Whoever listens is woken by now, and has its turn first.
                 tokio::task::yield_now().await;
@@ -288,19 +310,24 @@ impl Lane {
     }
 
     fn asked_and_taken(&mut self, asked: Asked) {
-        let Asked { caller, command, if_version, respond, outbox, environment } = asked;
+        let Asked { caller, mut command, if_version, respond, outbox, environment } = asked;
         if self.is_misfit(&command) {
             let version = self.session.state().version;
             return respond.answer(Ok(Told { reply: Err(Refusal::UnknownAnswer), version }));
         }
         // Who only watches has no say in how steps are run.
-        let watches = matches!(command, Command::Attach { rights: Rights::NONE, .. });
+        let watches = matches!(
+            command,
+            Command::Attach { rights: Rights::NONE, .. } | Command::Resume { rights: Rights::NONE, .. }
+        );
         if let Some(environment) = environment.filter(|_| !watches) {
             self.memory.learn(self.world.environments.share(environment), self.session.state());
         }
         if matches!(command, Command::Prompt(_) | Command::Queue(_)) {
             self.memory.answered_by(self.session.state().voice().provider);
+            self.memory.prompted_by(&caller.source);
         }
+        fingerprints::recognise(&mut command, &self.session.state().ledger);
         let command = self.memory.make_safe(command);
         debug!(session = %self.id, command = command_name(&command), "command");
         self.tickets += 1;
@@ -312,14 +339,6 @@ impl Lane {
         if outbox.is_closed() {
             self.gone(outbox.id());
         }
-    }
-
-    /// Tells whether what is filled in somewhere is no answer to what was asked there.
-    fn is_misfit(&self, command: &Command) -> bool {
-        let Command::Decide(vote) = command else { return false };
-        let gate = self.session.state().gates.get(&vote.gate);
-        let form = gate.and_then(|gate| gate.question.form.as_ref());
-        form.zip(vote.answer.as_ref()).is_some_and(|(form, answer)| !inquiry::fits(form, answer))
     }
 
     fn report(&mut self, reported: Reported) {
@@ -347,7 +366,7 @@ impl Lane {
         }
         let effects = self.session.apply(input, now);
         self.gather(effects, outbox);
-        let phase = self.session.state().phase();
+        let phase = if self.is_damaged() { Phase::Idle } else { self.session.state().phase() };
         if self.handle.publish(phase) && phase != Phase::Running {
             self.world.settled.notify_waiters();
         }
@@ -397,6 +416,7 @@ impl Lane {
             if let Some(meta) = &batch.meta {
                 self.kept_run = meta.active_run.is_some();
             }
+            self.reserved_on_disk = batch.reserve.unwrap_or(self.reserved_on_disk);
             if let Some(early) = early {
                 early.done();
             }
@@ -406,7 +426,7 @@ impl Lane {
 
     /// Answers, shows and does what a finished commit allows.
     fn follow(&mut self, after: After, block: Option<Block>) {
-        let After { answers, doing, run_ended } = after;
+        let After { answers, doing, run_ended, session_changes } = after;
         // Between the answer of an attach and what it promises, nothing of an earlier attach may come.
         let together: Vec<_> = answers.iter().filter_map(Answered::listener).map(Outbox::hold).collect();
         for answer in answers {
@@ -421,31 +441,12 @@ impl Lane {
                 self.feed.show(block);
             }
         }
-        for effect in doing {
-            self.perform(effect);
-        }
+        self.doing.extend(doing);
         if let Some((after, up_to)) = merge {
             // Nobody waits for it.
             drop(self.world.journal.merge_after(self.id.clone(), after, up_to));
         }
-        if run_ended {
-            self.world.runs_over.tell(&self.id, std::mem::take(&mut self.grown));
-        }
-    }
-
-    /// What could not be kept was not shown, or was handed in twice; everybody who waits is told, and the session begins again.
-    fn fail(&mut self, trouble: &CommitError) {
-        error!(session = %self.id, error = %trouble, "the journal did not take a batch");
-        self.control.close();
-        self.commands.close();
-        let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
-        let gathered = std::mem::take(&mut self.gathering).into_after();
-        for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
-            if let Answered::Reply(respond, _) = answer {
-                let full = matches!(trouble, CommitError::Full);
-                respond.answer(Err(if full { Trouble::Full } else { Trouble::Storage(trouble.to_string()) }));
-            }
-        }
+        self.tell_others(run_ended, session_changes);
     }
 
     fn meta(&self) -> Meta {

@@ -3,6 +3,7 @@
 //! A turn knows nothing but what is journaled: the conversation is folded from the session's events, so that a daemon that
 //! comes back asks the same. Whatever comes of it is reported to the session, which keeps it before anybody sees it.
 
+mod fitting;
 mod hearing;
 mod instructions;
 mod manual;
@@ -20,28 +21,23 @@ use super::deciding::Judge;
 use super::memory::{self, Hidden, Whole};
 use super::place::Place;
 use crate::adapter::push::decode::Environment;
-use crate::agent::compaction::Measure;
-use crate::agent::context::Results;
 use crate::agent::price;
 use crate::agent::prompt::{self, Surroundings};
-use crate::agent::taking::{gave_up, success};
-use crate::agent::{Breach, Context, RAISE_BUDGET, Taking, grouping, inquiry};
-use crate::config::file::ConfigError;
+use crate::agent::taking::{self, gave_up, success};
+use crate::agent::{Breach, Context, RAISE_BUDGET, grouping, inquiry};
 use crate::config::sandbox::SandboxChoice;
 use crate::daemon::models::Rules;
 use crate::daemon::world::World;
-use crate::kernel::effect::{Finish, Turn, Voice};
-use crate::kernel::event::{CompactionReason, Fault, Purpose, Wanted};
+use crate::kernel::effect::{Finish, Report, Turn, Voice};
+use crate::kernel::event::{Fault, Purpose, Wanted};
 use crate::kernel::gate;
 use crate::kernel::id::SessionId;
-use crate::provider::error::{Kind, ModelError};
+use crate::provider::error::ModelError;
 use crate::provider::model::{Request, Thinking, ToolSpec};
 use crate::provider::registry::Ready;
-use crate::provider::{Gone, Question, Reports};
+use crate::provider::{Gone, Question, Reports, RunAdmission};
 use crate::sandbox::tools::{self, Bench, FaultKind};
-use hearing::Heard;
 pub(super) use manual::compact;
-use summary::Wish;
 
 /// Who is asked, and where it works.
 pub(super) struct Asking {
@@ -53,8 +49,8 @@ pub(super) struct Asking {
     pub(super) place: Place,
     /// Who runs its commands.
     pub(super) sandbox: SandboxChoice,
-    /// What holds for the run, once its first turn has looked.
-    pub(super) rules: Arc<OnceLock<Rules>>,
+    /// What holds for the run.
+    pub(super) rules: RulesOfRun,
     /// Where it is heard that a client has brought its environment.
     pub(super) brought: watch::Receiver<Option<Arc<Environment>>>,
     /// The arguments of the calls that waited when the last turn was taken, where they must not be kept.
@@ -63,16 +59,25 @@ pub(super) struct Asking {
     pub(super) hidden: Hidden,
     /// How it is told to wait no longer.
     pub(super) halts: Arc<Halts>,
+    /// How the run stands with the circuit breaker of the server.
+    pub(super) admission: Arc<RunAdmission>,
 }
 
-impl Asking {
-    /// Returns what holds for the run: what held when it began, and after a restart what holds then.
-    fn rules(&self) -> Result<Rules, ConfigError> {
-        if let Some(rules) = self.rules.get() {
-            return Ok(rules.clone());
+/// What holds for a run: what held when it began, and after a restart what holds then.
+pub(super) struct RulesOfRun {
+    /// What its first turn has found.
+    pub(super) known: Arc<OnceLock<Rules>>,
+    /// What was read for this turn, or why it cannot be used.
+    pub(super) read: Result<Rules, String>,
+}
+
+impl RulesOfRun {
+    fn get(&self) -> Result<Rules, String> {
+        match (self.known.get(), &self.read) {
+            (Some(rules), _) => Ok(rules.clone()),
+            (None, Ok(rules)) => Ok(self.known.get_or_init(|| rules.clone()).clone()),
+            (None, Err(why)) => Err(why.clone()),
         }
-        let rules = self.world.house.rules_in(&self.place.cwd)?;
-        Ok(self.rules.get_or_init(|| rules).clone())
     }
 }
 
@@ -94,23 +99,25 @@ struct Table {
     reports: Reports,
     /// How many tokens the last question has, about.
     told: u64,
+    /// How many tokens may be told at most in this turn, where the server takes less than it says.
+    ceiling: Option<u64>,
     /// How often the server was asked again, while it has not answered.
     retrying: Option<u32>,
+    /// How many messages that were said into the run the model is told of.
+    steers: usize,
 }
 
 impl Table {
     async fn laid(asking: Asking, turn: &Turn, reports: Reports) -> Result<Self, (Finish, Reports)> {
-        let rules = match asking.rules() {
+        let rules = match asking.rules.get() {
             Ok(rules) => rules,
-            Err(error) => {
-                return Err((Finish::for_good("INVALID_CONFIGURATION", error.to_string()), reports));
-            }
+            Err(why) => return Err((Finish::for_good("INVALID_CONFIGURATION", why), reports)),
         };
         let context = match conversation::read(&asking.world.journal, &asking.session, turn).await {
             Ok(context) => context,
             Err(message) => return Err((Finish::for_good("INTERNAL_ERROR", message), reports)),
         };
-        let bench = match asking.place.bench(reports.redactor()).await {
+        let bench = match asking.place.bench(reports.redactor()) {
             Ok(bench) => bench,
             Err(fault) => {
                 let fault: Fault = fault.into();
@@ -118,7 +125,8 @@ impl Table {
             }
         };
         let judge = Judge::of(&asking.world, &rules, turn, asking.sandbox, &bench).await;
-        Ok(Self { asking, rules, context, bench, judge, reports, told: 0, retrying: None })
+        let (told, ceiling, retrying, steers) = (0, None, None, turn.steers.len());
+        Ok(Self { asking, rules, context, bench, judge, reports, told, ceiling, retrying, steers })
     }
 
     async fn take_turn(&mut self, turn: &Turn) -> Result<(), Gone> {
@@ -132,18 +140,27 @@ impl Table {
         if self.context.pending().next().is_some() {
             return self.go_on_with_calls().await;
         }
+        let denied = self.context.policy_denials();
+        if denied >= MOST_DENIALS {
+            let summary = format!("the model tried nothing but what was denied, {denied} times in a row");
+            return self.reports.finish(taking::denied(summary)).await;
+        }
         let ready = match self.ready(turn).await? {
             Ok(ready) => ready,
             Err(error) => return self.reports.finish(gave_up(error)).await,
         };
-        self.hide_key(&ready).await;
+        self.hide_key(&ready);
         if budget.cost.is_some() && self.price(&ready).is_none() {
             return self.reports.finish(no_price(ready.model())).await;
         }
+        // Existing clients show what a run is busy with, and expect to hear of each turn.
+        let (source, phase) = ("orchestrator".to_owned(), "Asking model...".to_owned());
+        let detail = Some(ready.model().to_owned());
+        self.reports.send(Report::Status { source, phase, detail }).await?;
         self.converse(turn, &ready).await
     }
 
-    /// Finds who is to be asked.
+    /// Finds who is to be asked, or says what is missing.
     ///
     /// Where the server is and what its key is may be known to the client's shell alone. A daemon that came back waits until a
     /// client brings that again: what the file says is for another server, to which this conversation was not to go.
@@ -152,89 +169,32 @@ impl Table {
         loop {
             let brought = self.asking.brought.borrow_and_update().clone();
             let environment = self.asking.place.environment.clone().or(brought);
-            let why = if environment.is_none() && turn.needs_environment {
-                "it said whom to ask"
-            } else {
+            if environment.is_some() || !turn.needs_environment {
                 let nothing = BTreeMap::new();
                 let variables = environment.as_ref().map_or(&nothing, |environment| environment.variables());
                 let Voice { provider, model, .. } = &self.asking.voice;
                 let ready = models.resolve(provider, model.as_deref(), variables).await;
-                let configured = !ready.as_ref().is_err_and(|error| error.kind == Kind::NotConfigured);
-                if environment.is_some() || configured {
-                    return Ok(ready);
-                }
-                "the provider is not configured without one"
-            };
-            let message = format!(
-                "no client has sent its environment since the daemon started, and {why}; the run goes on when a client attaches"
-            );
-            self.reports.warn("ENVIRONMENT_MISSING", &message, None).await?;
+                return Ok(ready.map(|ready| ready.for_run(Arc::clone(&self.asking.admission))));
+            }
+            self.reports.warn("ENVIRONMENT_MISSING", RESTARTED, None).await?;
             self.asking.brought.changed().await.map_err(|_| Gone)?;
             self.asking.place.environment = self.asking.brought.borrow().clone();
-            self.lay_bench_anew().await;
+            self.lay_bench_anew();
         }
     }
 
     /// Has everything of the session hide a key that no environment brought: a model, or a tool, may show it.
-    async fn hide_key(&mut self, ready: &Ready) {
+    fn hide_key(&mut self, ready: &Ready) {
         if let Some(key) = ready.secret().filter(|key| !self.asking.hidden.hides(key)) {
             self.asking.hidden.learn(vec![key.to_owned()]);
-            self.lay_bench_anew().await;
+            self.lay_bench_anew();
         }
     }
 
-    async fn lay_bench_anew(&mut self) {
+    fn lay_bench_anew(&mut self) {
         self.reports.hide_with(self.asking.hidden.redactor());
-        if let Ok(bench) = self.asking.place.bench(self.reports.redactor()).await {
+        if let Ok(bench) = self.asking.place.bench(self.reports.redactor()) {
             self.bench = bench;
-        }
-    }
-
-    /// Asks for a turn until it is whole.
-    async fn converse(&mut self, turn: &Turn, ready: &Ready) -> Result<(), Gone> {
-        let whole = conversation::whole_texts(turn);
-        let mut taking = if self.asking.voice.auto_retry { Taking::default() } else { Taking::once() };
-        let mut request = self.request(ready).await;
-        let mut results = Results::Whole;
-        let fixed = fixed_tokens(&request);
-        let mut measure = self.window(ready).measure(&self.context, fixed);
-        let mut reason = CompactionReason::Threshold;
-        loop {
-            match measure {
-                Measure::None => {}
-                Measure::Trim => results = Results::Trimmed,
-                // Nobody wants one: it is told as it is, as long as the server takes it.
-                Measure::Summarise { .. } if !self.asking.voice.auto_compaction => {
-                    results = Results::Trimmed;
-                }
-                Measure::Summarise { kept_from, tokens } => {
-                    let summary = Wish { kept_from, tokens, instructions: None };
-                    if let Err(error) = self.summarise_for_run(ready, &summary, reason).await? {
-                        let enough = self.window(ready).takes_trimmed(&self.context, fixed);
-                        if results == Results::Trimmed || !enough {
-                            return self.reports.finish(gave_up(error)).await;
-                        }
-                        let message = format!("{}; older results are told in part instead", error.message);
-                        self.reports.warn("SUMMARY_FAILED", &message, error.detail.as_deref()).await?;
-                        results = Results::Trimmed;
-                    }
-                }
-            }
-            measure = Measure::None;
-            request.entries = self.context.entries(&whole, results);
-            self.told = self.context.tokens(fixed, results);
-            taking.begin();
-            match self.listen(ready, &request, &mut taking).await? {
-                Heard::Over => return Ok(()),
-                Heard::TooLong if !self.asking.voice.auto_compaction => {
-                    return self.reports.finish(gave_up(too_long())).await;
-                }
-                Heard::TooLong => {
-                    reason = CompactionReason::Overflow;
-                    measure = self.window(ready).insist(&self.context, fixed);
-                }
-                Heard::Cut => {}
-            }
         }
     }
 
@@ -281,13 +241,15 @@ impl Table {
     async fn ask_for_more(&self, breach: &Breach) -> Result<(), Gone> {
         let title = "The budget of the run is used up".to_owned();
         let plain = Question::plain(gate::BUDGET, title, breach.summary(), breach.details());
-        let question = Question { choices: gate::budget_choices(), ..plain };
+        let policy_comment = format!("{}; {RAISE_REMEDY}", breach.summary());
+        let question = Question { choices: gate::budget_choices(), policy_comment, ..plain };
         self.reports.call(RAISE_BUDGET, breach.details(), Purpose::Work, Some(question)).await?;
         self.reports.turn_done().await
     }
 
     async fn request(&self, ready: &Ready) -> Request {
-        let instructions = instructions::read(&self.bench.ground, self.reports.redactor()).await;
+        let instructions =
+            instructions::read(&self.asking.world.files, &self.bench.ground, self.reports.redactor()).await;
         let around = Surroundings {
             cwd: &self.asking.place.cwd.to_string_lossy(),
             branch: self.asking.branch.as_deref(),
@@ -319,23 +281,26 @@ impl Table {
     }
 }
 
+/// After how many denials in a row by the policy of its run a model is asked no more.
+const MOST_DENIALS: usize = 10;
+
 /// Estimates what is told with every request.
 fn fixed_tokens(request: &Request) -> u64 {
-    let tools: usize = request
-        .tools
-        .iter()
-        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
-        .sum();
-    price::tokens_of(request.system.len() + tools)
+    price::tokens_of(request.system.len()).saturating_add(tools_tokens(&request.tools))
 }
+
+fn tools_tokens(tools: &[ToolSpec]) -> u64 {
+    let length = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.schema.to_string().len();
+    price::tokens_of(tools.iter().map(length).sum())
+}
+
+const RESTARTED: &str = "the daemon was restarted, and the environment of the client said whom to ask, which is not kept; the run \
+                         goes on when a client attaches, for instance with `push attach`";
+
+const RAISE_REMEDY: &str = "`--max-turns`, `--max-tokens` and `--max-cost` of `push run` set the budget";
 
 fn forgotten() -> Fault {
     tools::Fault::new(FaultKind::SecretNotKept, "it held a secret, which is not kept over a restart").into()
-}
-
-fn too_long() -> ModelError {
-    let message = "the conversation is too long for the model, and it is not to be summarised unasked";
-    ModelError::new(Kind::ContextTooLong, message)
 }
 
 fn no_price(model: &str) -> Finish {

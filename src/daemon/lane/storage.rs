@@ -3,14 +3,18 @@
 //! On a full disk a run stands still: its batch waits for room, and nothing of it is lost. What ends something (a cancel, a
 //! denial, the end of a run) may use the room that is kept for it. After a failed sync nothing can be kept any more: the
 //! work that is under way is ended, what ends something is done and shown, and nothing new begins. Reading goes on in
-//! both cases.
+//! both cases. A session whose state is lost is only read, too.
 
 use tracing::{error, warn};
 
 use super::batch::{Answered, Gathering};
 use super::{InFlight, Lane, Trouble};
+use crate::adapter::push::{encode, record};
+use crate::daemon::feed::Block;
+use crate::daemon::hub::Integrity;
 use crate::journal::{Batch, CommitError, Early};
 use crate::kernel::command::{Change, Command};
+use crate::kernel::event::{Event, EventKind, Outcome, RunReport};
 use crate::kernel::session::Input;
 
 /// What the journal is good for, as far as the lane knows.
@@ -19,10 +23,21 @@ pub(super) enum Storage {
     /// Everything.
     Sound,
     /// Reading alone, until the daemon is started anew.
-    Failed {
-        /// Whether the numbers that are on disk are used up: then nothing can be shown any more.
-        mute: bool,
-    },
+    ///
+    /// What happens is shown under the numbers that are reserved on disk: others may be issued again after the restart.
+    Failed,
+    /// Reading alone: the state of this session is lost, and what is left of it is not to be replaced.
+    Damaged,
+}
+
+impl Storage {
+    /// Returns what the journal is good for in a session that was brought back.
+    pub(super) const fn of(integrity: Integrity) -> Self {
+        match integrity {
+            Integrity::Whole => Self::Sound,
+            Integrity::Damaged => Self::Damaged,
+        }
+    }
 }
 
 /// Where the batch in flight is.
@@ -41,15 +56,21 @@ impl Lane {
     pub(super) fn refuses(&self, command: &Command) -> Option<Trouble> {
         match command.change() {
             Change::Nothing | Change::End => None,
+            Change::More if self.is_damaged() => Some(Trouble::Damaged),
             Change::More if self.has_failed() => Some(Trouble::Failed),
             Change::More if self.world.journal.is_full() => Some(Trouble::Full),
             Change::More => None,
         }
     }
 
-    /// Tells whether nothing can be kept until the daemon is started anew.
+    /// Tells whether nothing can be kept in this life of the session.
     pub(super) const fn has_failed(&self) -> bool {
-        matches!(self.storage, Storage::Failed { .. })
+        matches!(self.storage, Storage::Failed | Storage::Damaged)
+    }
+
+    /// Tells whether the state of the session is lost.
+    pub(super) const fn is_damaged(&self) -> bool {
+        matches!(self.storage, Storage::Damaged)
     }
 
     /// Takes notice of a sync that failed for another session.
@@ -117,6 +138,21 @@ impl Lane {
         true
     }
 
+    /// What could not be kept was not shown, or was handed in twice; everybody who waits is told, and the session begins again.
+    pub(super) fn fail(&mut self, trouble: &CommitError) {
+        error!(session = %self.id, error = %trouble, "the journal did not take a batch");
+        self.control.close();
+        self.commands.close();
+        let in_flight = self.in_flight.take().map(|in_flight| in_flight.after);
+        let gathered = std::mem::take(&mut self.gathering).into_after();
+        for answer in in_flight.into_iter().chain([gathered]).flat_map(|after| after.answers) {
+            if let Answered::Reply(respond, _) = answer {
+                let full = matches!(trouble, CommitError::Full);
+                respond.answer(Err(if full { Trouble::Full } else { Trouble::Storage(trouble.to_string()) }));
+            }
+        }
+    }
+
     /// Tells whether a failure is one after which the lane ends without keeping anything.
     pub(super) fn has_failed_with(&mut self, trouble: &CommitError) -> bool {
         let failed = matches!(trouble, CommitError::SyncFailed { .. } | CommitError::StorageFailed);
@@ -162,31 +198,69 @@ impl Lane {
     /// Does what has gathered without keeping it: only what ends something gets here.
     pub(super) fn do_without_keeping(&mut self) {
         let gathered: Gathering = std::mem::take(&mut self.gathering);
-        let Storage::Failed { mute } = &mut self.storage else { return };
-        // Numbers beyond those on disk would be given to other events after the restart.
-        *mute |= gathered.reserves();
-        let silent = *mute;
         let (_, block, mut after) = gathered.into_batch(&self.id, None, None);
         // Nothing may begin of which there is no record.
         after.doing.clear();
         after.run_ended = false;
-        self.follow(after, block.filter(|_| !silent));
+        after.session_changes.clear();
+        let changed = block.is_some();
+        let shown = block.filter(|block| self.may_show_unkept(block));
+        self.follow(after, shown);
+        if changed && !self.is_damaged() && self.runs_on() {
+            self.apply_unkept();
+            // Once: nothing runs on after that.
+            self.do_without_keeping();
+        }
+    }
+
+    /// Tells whether events that are not kept may be shown: none of their numbers is issued again after a restart.
+    fn may_show_unkept(&self, block: &Block) -> bool {
+        self.storage == Storage::Failed && block.last <= self.reserved_on_disk
+    }
+
+    /// Tells whether a run would have to do something next: it can do nothing of which there is no record.
+    fn runs_on(&self) -> bool {
+        let state = self.session.state();
+        state.gates.is_empty() && state.run.as_ref().is_some_and(|run| run.stopping.is_none())
+    }
+
+    /// Hands in what is shown and was not handed in yet; its place in memory is given free once the journal has it.
+    pub(super) fn keep_what_was_shown(&mut self) {
+        let Some(InFlight { early: Some(early), done, batch, state, .. }) = self.in_flight.take() else {
+            return;
+        };
+        let done = match state {
+            Flight::Under => done,
+            Flight::PutOff | Flight::Grounded => Some(self.world.journal.commit(batch)),
+        };
+        // Without a runtime the process ends, and the next start takes it up.
+        if let (Some(done), Ok(runtime)) = (done, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                if let Ok(Ok(())) = done.await {
+                    early.done();
+                }
+            });
+        }
     }
 
     /// Begins a life in a journal that can only be read.
     pub(super) fn begin_read_only(&mut self) {
-        self.storage = Storage::Failed { mute: true };
+        self.storage = Storage::Failed;
     }
 
     /// Nothing can be kept any more: everybody is told, and the work under way is ended.
+    ///
+    /// What had been decided and was not shown yet is shown: it may hold the end of a run for which somebody waits, and the
+    /// session is in that state whatever the next start finds on disk.
     fn storage_failed(&mut self) {
         error!(session = %self.id, "nothing can be kept any more; the work under way is ended");
         let in_flight = self.in_flight.take();
         let gathered = std::mem::take(&mut self.gathering);
-        let reserves = gathered.reserves() || in_flight.as_ref().is_some_and(InFlight::reserves);
-        self.storage = Storage::Failed { mute: reserves };
-        let answers = in_flight.into_iter().map(|flight| flight.after).chain([gathered.into_after()]);
-        for answer in answers.flat_map(|after| after.answers) {
+        self.storage = Storage::Failed;
+        let in_flight = in_flight.map(|flight| (flight.block, flight.after));
+        let (_, block, after) = gathered.into_batch(&self.id, None, None);
+        let (blocks, afters): (Vec<_>, Vec<_>) = in_flight.into_iter().chain([(block, after)]).unzip();
+        for answer in afters.into_iter().flat_map(|after| after.answers) {
             match answer {
                 Answered::Reply(respond, _) => respond.answer(Err(Trouble::Unsure)),
                 answer @ (Answered::Private(..) | Answered::Subscribe(..) | Answered::Unsubscribe(_)) => {
@@ -194,9 +268,48 @@ impl Lane {
                 }
             }
         }
+        for block in blocks.into_iter().flatten() {
+            // Not again what was shown early.
+            if block.last > self.feed.newest() && self.may_show_unkept(&block) {
+                self.feed.show(self.unkept(block));
+            }
+        }
+        self.apply_unkept();
+    }
+
+    /// Has the session say that nothing can be kept, and end what is at work.
+    fn apply_unkept(&mut self) {
         let message =
             "nothing can be kept any more: a sync of the journal failed; restart the daemon".to_owned();
         self.apply(Input::Unkept { code: STORAGE_FAILED.to_owned(), message }, None);
+    }
+
+    /// Returns a block as it is shown when it could not be kept: no run is reported as successful without a record of it.
+    fn unkept(&self, block: Block) -> Block {
+        let mut lines = Vec::with_capacity(block.lines.len());
+        for line in block.lines.split_inclusive(|byte| *byte == b'\n') {
+            match record::decode_event(line) {
+                Ok(Event { kind: EventKind::RunEnded(report), seq, at, run, version, origin })
+                    if report.outcome == Outcome::Success =>
+                {
+                    let reason = Some(STORAGE_FAILED.to_ascii_lowercase());
+                    let summary = "its end could not be stored: a sync of the journal failed".to_owned();
+                    let report =
+                        RunReport { outcome: Outcome::Failed, reason, summary, exit_code: 1, ..*report };
+                    let kind = EventKind::RunEnded(Box::new(report));
+                    encode::event_line(&self.id, &Event { seq, at, run, version, origin, kind }, &mut lines);
+                }
+                Ok(_) | Err(_) => lines.extend_from_slice(line),
+            }
+        }
+        Block { lines: lines.into(), ..block }
+    }
+}
+
+impl Drop for Lane {
+    /// What a lane that panics has shown and not handed in yet is kept all the same.
+    fn drop(&mut self) {
+        self.keep_what_was_shown();
     }
 }
 
@@ -222,10 +335,6 @@ impl InFlight {
             Some(done) => done.await.unwrap_or(Err(CommitError::Closed)),
             None => std::future::pending().await,
         }
-    }
-
-    const fn reserves(&self) -> bool {
-        self.batch.reserve.is_some()
     }
 }
 

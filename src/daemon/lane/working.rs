@@ -1,21 +1,23 @@
 //! What the active run has under way: the provider's turn, tools, and all processes.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 use tracing::{Instrument, debug_span};
 
 use super::aside::{Asides, Halts};
 use super::deciding;
 use super::execute::{self, Job};
 use super::memory::{Memory, Whole};
-use super::modelling::{self, Asking};
-use super::place::Place;
+use super::modelling::{self, Asking, RulesOfRun};
+use super::panic_report::IfBroken;
+use super::place::{Around, LookedAround, Place, cwd_of, home_of, place_of, reach};
 use crate::adapter::push::decode::Environment;
-use crate::config::file::ConfigError;
 use crate::config::settings::Settings;
 use crate::daemon::grants;
 use crate::daemon::mint;
@@ -23,12 +25,14 @@ use crate::daemon::models::Rules;
 use crate::daemon::walls;
 use crate::daemon::world::World;
 use crate::kernel::effect::{Finish, Report, Turn, Voice};
-use crate::kernel::event::{Ending, Fault, Intention, Opening, Purpose, Settlement};
+use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
 use crate::kernel::id::{Json, RunId, SessionId};
 use crate::kernel::state::State;
-use crate::provider::{Gone, Mint, Reported, Reports, Screen, Whose, playbook};
-use crate::sandbox::ground::Reach;
-use crate::sandbox::tools::{self, Network};
+use crate::provider::{Gone, Mint, Reported, Reports, RunAdmission, Screen, Starter, Whose, playbook};
+use crate::sandbox::confine::Confinement;
+use crate::sandbox::ground::{Ground, Reach};
+use crate::sandbox::judge;
+use crate::sandbox::tools::{self, Addresses, Network};
 use crate::sandbox::{Room, SandboxProvider, Terms};
 
 const MINT: Mint = Mint { call: mint::call, gate: mint::gate, message: mint::assistant_message };
@@ -66,6 +70,10 @@ struct Active {
     rules: Arc<OnceLock<Rules>>,
     /// How its turn is told to stop waiting.
     halts: Arc<Halts>,
+    /// What names of machines led to when it was decided about them.
+    addresses: Arc<Addresses>,
+    /// How it stands with the circuit breaker of its model's server, once it has asked.
+    admission: Option<Arc<RunAdmission>>,
 }
 
 impl Work {
@@ -97,12 +105,19 @@ impl Work {
     }
 
     /// Gives the provider its turn.
-    pub(super) fn turn(&mut self, turn: Whole<Turn>, run: RunId, memory: &Memory, state: &State) {
+    pub(super) fn turn(
+        &mut self,
+        turn: Whole<Turn>,
+        run: RunId,
+        around: Around,
+        memory: &Memory,
+        state: &State,
+    ) {
         let reports = self.reports(run.clone(), memory);
         let name = answerer(state);
         match (turn, self.world.providers.get(name.as_str())) {
             (Whole::Known(turn), Some(provider)) => {
-                let screen = match self.screen(&run, &turn, memory, state) {
+                let screen = match screen(&run, &turn, around.rules, memory, state) {
                     Ok(screen) => screen,
                     Err(finish) => {
                         return self.spawn(run, broken(), async move { reports.finish(*finish).await });
@@ -112,12 +127,18 @@ impl Work {
                 self.spawn(run, broken(), turning);
             }
             (Whole::Known(turn), None) => {
-                let place = self.place(&run, memory, state);
-                let (rules, halts) = {
+                let read = around.rules.clone();
+                let place = self.place(&run, around, memory, state);
+                let starter = memory.starter(&run);
+                let (rules, halts, admission) = {
                     let active = self.active(&run);
-                    (Arc::clone(&active.rules), Arc::clone(&active.halts))
+                    let admission =
+                        active.admission.get_or_insert_with(|| Arc::new(RunAdmission::new(starter)));
+                    (Arc::clone(&active.rules), Arc::clone(&active.halts), Arc::clone(admission))
                 };
+                let rules = RulesOfRun { known: rules, read };
                 let asking = self.asking(&turn.voice, place, rules, halts, memory, state);
+                let asking = Asking { admission, ..asking };
                 self.spawn(run, broken(), modelling::take_turn(asking, turn, reports));
             }
             (Whole::Forgotten, _) => {
@@ -126,21 +147,17 @@ impl Work {
         }
     }
 
-    /// Holds what a playbook wants against the rules; without a configuration that can be read it does nothing.
-    fn screen(
+    /// Looks at what the project says and opens the workspace, off the loop and with a deadline.
+    pub(super) async fn look_around(
         &self,
-        run: &RunId,
-        turn: &Turn,
-        memory: &Memory,
+        run: Option<&RunId>,
+        environment: Option<&Environment>,
         state: &State,
-    ) -> Result<Option<Screen>, Box<Finish>> {
-        let cwd = state.opening.as_ref().map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
-        let unreadable =
-            |error: ConfigError| Box::new(Finish::for_good("INVALID_CONFIGURATION", error.to_string()));
-        let rules = self.world.house.rules_in(&cwd).map_err(unreadable)?;
-        let environment = memory.environment(run);
-        let home = environment.as_ref().and_then(|environment| environment.variables().get("HOME"));
-        Ok(deciding::screen(&rules, &turn.rules, &cwd, home.map(Path::new)))
+    ) -> LookedAround {
+        let active = self.active.as_ref().filter(|active| Some(&active.run) == run);
+        let known = active.and_then(|active| active.rules.get()).cloned();
+        let reach = reach(answerer(state) == playbook::NAME);
+        LookedAround::of(&self.world, known, reach, environment, state).await
     }
 
     /// Intends the tool call of an acceptance check.
@@ -161,6 +178,7 @@ impl Work {
         &mut self,
         run: RunId,
         Use { intention, args, bound }: Use,
+        around: Around,
         memory: &Memory,
         state: &State,
     ) {
@@ -168,7 +186,7 @@ impl Work {
             return;
         }
         let reports = self.reports(run.clone(), memory);
-        let place = self.place(&run, memory, state);
+        let place = self.place(&run, around, memory, state);
         let job = Job { intention, args, bound, place, clock: self.world.clock };
         let broken = Report::Settled(Box::new(broken_call(&job.intention)));
         self.spawn(run, broken, execute::execute(job, reports));
@@ -177,13 +195,15 @@ impl Work {
     /// Remembers what may go ahead unasked in the repository of the session; a run hears if that fails.
     pub(super) fn remember(&mut self, rule: String, by: String, run: Option<RunId>, cwd: PathBuf) {
         let (grants, at) = (Arc::clone(&self.world.grants), self.world.clock.now());
+        let files = self.world.files.clone();
         let way_back = run.map(|run| (run, self.sender()));
         tokio::spawn(async move {
+            let place = cwd.clone();
             let keep = move || grants.add(&grants::repository(&cwd), rule, by, at);
-            let failed = match tokio::task::spawn_blocking(keep).await {
+            let failed = match files.run_in(&place, keep).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => "the daemon failed while it was written down".to_owned(),
+                Err(why) => why.to_string(),
             };
             tracing::warn!(error = %failed, "an approval cannot be remembered");
             if let Some((run, sender)) = way_back {
@@ -218,26 +238,31 @@ impl Work {
         });
     }
 
-    /// Ends everything at once; nothing is started any more.
-    pub(super) fn kill(&mut self) {
+    /// Ends everything and waits until nothing is left; returns what could not be ended. Nothing is started any more.
+    ///
+    /// The tasks end before the processes: what a tool has reported by then is its own result, and one that is killed
+    /// here reports nothing.
+    pub(super) async fn end(&mut self) -> Option<String> {
         self.closed = true;
-        self.kill_beside();
-        if let Some(active) = &mut self.active {
-            if let Some(room) = &active.room {
-                room.kill_now();
-            }
-            active.tasks.abort_all();
+        let limit = Duration::from_millis(self.world.limits.session.stop_millis);
+        // The processes are killed also if a task does not return in time.
+        let _ = timeout(limit, self.end_tasks()).await;
+        if let Some(room) = self.active.as_ref().and_then(|active| active.room.as_ref()) {
+            room.kill_now();
         }
+        let beside = self.end_beside().await;
+        let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return beside };
+        let Err(left) = room.stop(limit).await else { return beside };
+        tracing::warn!(session = %self.session, %run, %left, "processes are left");
+        Some(left.to_string())
     }
 
-    /// Ends everything and waits until nothing is left.
-    pub(super) async fn end(&mut self) {
-        self.kill();
-        self.end_beside().await;
-        let Some(Active { run, room: Some(room), .. }) = self.active.take() else { return };
-        let limit = Duration::from_millis(self.world.limits.session.stop_millis);
-        if let Err(left) = room.stop(limit).await {
-            tracing::warn!(session = %self.session, %run, %left, "processes are left");
+    /// Aborts every task and waits until none runs any more.
+    async fn end_tasks(&mut self) {
+        self.active.iter_mut().for_each(|active| active.tasks.abort_all());
+        self.end_tasks_beside().await;
+        if let Some(active) = &mut self.active {
+            active.tasks.shutdown().await;
         }
     }
 
@@ -246,7 +271,7 @@ impl Work {
         &self,
         voice: &Voice,
         place: Place,
-        rules: Arc<OnceLock<Rules>>,
+        rules: RulesOfRun,
         halts: Arc<Halts>,
         memory: &Memory,
         state: &State,
@@ -261,6 +286,7 @@ impl Work {
             sandbox: walls::chosen(opening),
             rules,
             halts,
+            admission: Arc::new(RunAdmission::new(Starter::Person)),
             brought: memory.brought(),
             waiting: memory.waiting().to_vec(),
             hidden: memory.hidden().clone(),
@@ -268,13 +294,16 @@ impl Work {
     }
 
     /// Where the tools of a run work.
-    fn place(&mut self, run: &RunId, memory: &Memory, state: &State) -> Place {
-        let (known, room) = {
+    fn place(&mut self, run: &RunId, around: Around, memory: &Memory, state: &State) -> Place {
+        let (room, addresses) = {
             let active = self.active(run);
-            (active.rules.get().cloned(), active.room.clone())
+            (active.room.clone(), Arc::clone(&active.addresses))
         };
-        let place = self.place_of(memory.environment(run), known, room, state);
-        self.active(run).room = Some(Arc::clone(&place.tree));
+        let place = Place { addresses, ..self.place_of(memory.environment(run), around, room, state) };
+        // One that was made without a workspace to compare with is not kept for a time when there is one.
+        if place.ground.is_ok() {
+            self.active(run).room = Some(Arc::clone(&place.tree));
+        }
         place
     }
 
@@ -284,24 +313,24 @@ impl Work {
     pub(super) fn place_of(
         &self,
         environment: Option<Arc<Environment>>,
-        known: Option<Rules>,
+        Around { rules, ground }: Around,
         room: Option<Arc<dyn Room>>,
         state: &State,
     ) -> Place {
-        let opening = state.opening.as_ref();
-        // A playbook is its user's own words, which may name any path; a model's stay in the workspace.
         let is_playbook = answerer(state) == playbook::NAME;
-        let reach = if is_playbook { Reach::Anywhere } else { Reach::Workspace };
-        let cwd = opening.map_or_else(PathBuf::new, |opening| PathBuf::from(&opening.cwd));
-        let rules = known.or_else(|| self.world.house.rules_in(&cwd).ok());
         let network = rules.as_ref().map_or(Network::Off, Rules::network);
         let settings = rules.map(|rules| rules.settings).unwrap_or_default();
-        let tree = room.unwrap_or_else(|| self.room(reach, &cwd, &settings, opening, environment.as_deref()));
+        let writable = self.world.sandboxes.writable(&settings, home_of(environment.as_deref()));
+        let tree = room.unwrap_or_else(|| {
+            self.room(reach(is_playbook), ground.as_ref().ok(), &settings, state, environment.as_deref())
+        });
         Place {
+            writable,
+            addresses: Arc::new(Addresses::of_system()),
             network: if is_playbook { Network::Off } else { network },
             tree,
-            reach,
-            cwd,
+            ground,
+            cwd: cwd_of(state),
             environment,
             limits: self.world.limits,
         }
@@ -311,20 +340,28 @@ impl Work {
     fn room(
         &self,
         reach: Reach,
-        cwd: &Path,
+        ground: Option<&Ground>,
         settings: &Settings,
-        opening: Option<&Opening>,
+        state: &State,
         environment: Option<&Environment>,
     ) -> Arc<dyn Room> {
         let sandboxes = &self.world.sandboxes;
         match reach {
             Reach::Anywhere => sandboxes.local().open(Terms::User),
             Reach::Workspace => {
-                let home = environment.and_then(|environment| environment.variables().get("HOME"));
-                let terms = sandboxes.terms(settings, cwd, home.map(Path::new));
-                sandboxes.provider(walls::chosen(opening)).open(terms)
+                let workspace = ground.map_or_else(|| place_of(state), |ground| ground.path().to_owned());
+                let mut confinement = self.confinement(&workspace, settings, environment);
+                confinement.workspace_id = ground.and_then(|ground| ground.file_id().ok());
+                let terms = Terms::Model(Box::new(confinement));
+                sandboxes.provider(walls::chosen(state.opening.as_ref())).open(terms)
             }
         }
+    }
+
+    /// What the commands and tools of a model may reach.
+    fn confinement(&self, cwd: &Path, settings: &Settings, environment: Option<&Environment>) -> Confinement {
+        let variable = |name: &str| environment?.variables().get(name).map(OsString::from);
+        self.world.sandboxes.confinement(settings, cwd, &variable)
     }
 
     pub(super) fn sender(&mut self) -> mpsc::Sender<Box<Reported>> {
@@ -367,12 +404,14 @@ impl Work {
             tasks: JoinSet::new(),
             rules: Arc::default(),
             halts: Arc::default(),
+            addresses: Arc::new(Addresses::of_system()),
+            admission: None,
         })
     }
 
     /// Sees to it that something is reported if the task that holds this panics.
     pub(super) fn if_broken(&mut self, reported: Reported) -> IfBroken {
-        IfBroken { reports: self.sender(), reported: Some(Box::new(reported)) }
+        IfBroken::new(self.sender(), reported)
     }
 
     /// Does something for a run; `broken` is reported if it panics.
@@ -397,24 +436,6 @@ impl Work {
     }
 }
 
-/// Reports for a task that panics, so that nobody waits for it.
-pub(super) struct IfBroken {
-    reports: mpsc::Sender<Box<Reported>>,
-    reported: Option<Box<Reported>>,
-}
-
-impl Drop for IfBroken {
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Some(reported) = self.reported.take()
-        {
-            let reports = self.reports.clone();
-            // The lane may have ended; then nobody needs to know.
-            tokio::spawn(async move { drop(reports.send(reported).await) });
-        }
-    }
-}
-
 fn broken() -> Report {
     let finish = Finish::for_good("INTERNAL_ERROR", "the daemon failed in a turn of the run");
     Report::Finished(Box::new(finish))
@@ -434,6 +455,20 @@ pub(super) fn broken_call(intention: &Intention) -> Settlement {
     }
 }
 
+/// Holds what a playbook wants against the rules; without a configuration that can be read it does nothing.
+fn screen(
+    run: &RunId,
+    turn: &Turn,
+    rules: Result<Rules, String>,
+    memory: &Memory,
+    state: &State,
+) -> Result<Option<Screen>, Box<Finish>> {
+    let rules = rules.map_err(|why| Box::new(Finish::for_good("INVALID_CONFIGURATION", why)))?;
+    let environment = memory.environment(run);
+    let place = judge::Place::new(&place_of(state), home_of(environment.as_deref()));
+    Ok(deciding::screen(&rules, &turn.rules, place.also_named(&cwd_of(state))))
+}
+
 /// Returns who answers: in the active run whoever did when it began.
 fn answerer(state: &State) -> String {
     state.run.as_ref().map_or_else(|| state.voice().provider, |run| run.voice.provider.clone())
@@ -448,4 +483,54 @@ fn branch(repo: &Json) -> Option<String> {
 fn forgotten() -> Finish {
     let message = "the message held a secret, which is not kept over a restart; send it again";
     Finish::for_good("SECRET_NOT_KEPT", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc::channel;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::config::limits::Limits;
+    use crate::daemon::test_daemon::TestDaemon;
+    use crate::kernel::id::CallId;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_result_of_a_tool_that_exits_while_the_work_is_ended_is_kept() {
+        let mut limits = Limits::default();
+        // A busy machine may take its time.
+        limits.session.stop_millis = 60_000;
+        let (daemon, _disk) = TestDaemon::on_test_disk_with(limits);
+        let world = Arc::clone(daemon.server.hub().world());
+        let mut work = Work::new(SessionId::from("s".to_owned()), world);
+        let run = RunId::from("r".to_owned());
+        let reports = work.reports(run.clone(), &Memory::default());
+        let intention = Intention {
+            call: CallId::from("c".to_owned()),
+            tool: tools::EXEC.to_owned(),
+            args: Json::new("{}".to_owned()),
+            purpose: Purpose::Work,
+        };
+        let (begin, begun) = channel();
+        let (exit, exited) = channel::<()>();
+        let task = async move {
+            begin.send(()).unwrap();
+            // The task is at work on its thread when it is aborted.
+            exited.recv().unwrap();
+            reports.send(Report::Settled(Box::new(broken_call(&intention)))).await
+        };
+        work.spawn(run, broken(), task);
+        begun.recv().unwrap();
+        {
+            let mut ending = pin!(work.end());
+            let polled = ending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it does not wait for the task");
+            exit.send(()).unwrap();
+            assert_eq!(ending.await, None);
+        }
+        let reported = work.has_reported().expect("the result");
+        assert!(matches!(reported.report, Report::Settled(_)), "{reported:?}");
+        daemon.close().await;
+    }
 }

@@ -1,13 +1,15 @@
 //! Commands on disk: what was admitted, and what came of it.
 //!
-//! What a command answered was said in a session before, where secrets are hidden by their values; here everything that
-//! looks like one is hidden once more, as some answers come from elsewhere.
+//! An answer that quotes the messages of a session is kept as it was given: what it says has passed the session's redaction, and
+//! among it are calls that wait for an approval, of which a person must see every part, whatever its shape. Other answers may
+//! come from elsewhere, so that everything in them that looks like a secret is hidden before they are written.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::spelling;
+use crate::adapter::pi::kind::Kind as CommandKind;
 use crate::journal::{CommandWrite, CommitError, Durability, Journal, ReadError};
 use crate::kernel::book::{Body, Book, BookLimits, Effect, Record, Row, Settlement};
 use crate::kernel::time::Now;
@@ -48,11 +50,18 @@ pub(super) fn forget(journal: &Journal, row: Row) {
 /// How large an answer may be to be written down.
 const KEPT: usize = 64 * 1024;
 
+/// The commands whose answers quote the messages of a session.
+const QUOTING: [CommandKind; 3] =
+    [CommandKind::GetMessages, CommandKind::GetForkMessages, CommandKind::GetLastAssistantText];
+
 fn safe(mut settlement: Settlement) -> Settlement {
     let Body::Text(text) = &settlement.outcome.body else { return settlement };
     if text.len() > KEPT {
         // It is not going to be written, and going over it takes a moment.
         settlement.outcome.body = Body::TooLarge(text.len() as u64);
+        return settlement;
+    }
+    if settlement.outcome.success && QUOTING.iter().any(|kind| kind.name() == settlement.record.kind) {
         return settlement;
     }
     let redactor = Redactor::default();
@@ -65,4 +74,40 @@ fn safe(mut settlement: Settlement) -> Settlement {
         settlement.outcome.body = Body::Text(hidden.into());
     }
     settlement
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::book::Outcome;
+    use crate::kernel::id::Fingerprint;
+
+    #[test]
+    fn messages_of_a_session_are_kept_as_they_were_given_and_other_answers_are_redacted() {
+        let call = r#"{"messages":["DB_PASSWORD=\"x$(touch PWNED; echo y)\" make test"]}"#;
+        for kind in QUOTING {
+            assert_eq!(kept(kind, Outcome::done(call, None)), call, "{}", kind.name());
+            let failed = kept(kind, Outcome::failed("DB_PASSWORD=correct-horse-battery is wrong"));
+            assert!(!failed.contains("correct-horse"), "{}: {failed}", kind.name());
+        }
+        let listed = kept(CommandKind::ListStoredSessions, Outcome::done(call, None));
+        assert!(!listed.contains("PWNED"), "{listed}");
+    }
+
+    /// What is written of an answer.
+    fn kept(kind: CommandKind, outcome: Outcome) -> String {
+        let record = Record {
+            row: Row(1),
+            id: None,
+            key: None,
+            kind: kind.name().into(),
+            session: None,
+            fingerprint: Fingerprint(0),
+            admitted: Now(0),
+        };
+        match safe(Settlement { record: Arc::new(record), outcome, at: Now(0) }).outcome.body {
+            Body::Text(text) => text.to_string(),
+            body @ (Body::TooLarge(_) | Body::Gone) => format!("{body:?}"),
+        }
+    }
 }

@@ -21,8 +21,8 @@ use super::connection::Peer;
 use super::crowd::{Crowd, Mailbox};
 use super::figures::Figures;
 use super::limits::Limits;
-use super::seat::Seat;
 use super::seats::Seats;
+use super::session_list::SessionList;
 use super::spelling;
 use super::work::{self, Job, Worked};
 use crate::adapter::pi::ask::Asked;
@@ -32,11 +32,11 @@ use crate::adapter::pi::text;
 use crate::daemon::connection::FAREWELL;
 use crate::daemon::mint;
 use crate::daemon::server::Server;
+use crate::daemon::session_files::{self, SessionFiles};
 use crate::journal::{CommitError, Journal, ReadError};
-use crate::kernel::book::{Body, Book, Counting, Effect, Input, Name, Outcome, Submission, Ticket};
+use crate::kernel::book::{Body, Book, Effect, Input, Name, Outcome, Submission, Ticket};
 use crate::kernel::id::ParticipantId;
 use crate::kernel::time::Now;
-use crate::sessionfile::store::Store;
 
 /// What all connections of the protocol share.
 pub(in crate::daemon) struct Bureau {
@@ -46,6 +46,7 @@ pub(in crate::daemon) struct Bureau {
     home: PathBuf,
     crowd: Crowd,
     seats: Seats,
+    sessions: SessionList,
     figures: Figures,
     breaker: Breaker,
     /// What names begin with that commands get which came without one.
@@ -95,7 +96,10 @@ impl Bureau {
         let world = server.hub().world();
         let (limits, now) = (Limits::of(&world.limits), world.clock.now());
         let (book, effects) = archive::restore(&world.journal, limits.book, now).await?;
-        let (begun, home) = (now.0, std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")));
+        // Before the look at what there is, so that nothing is opened or ended in between.
+        let changes = world.session_changes.subscribe();
+        let sessions = SessionList::restore(&world.journal).await?;
+        let (begun, home) = (now.0, session_files::home());
         let inner = Inner { book, pending: BTreeMap::new(), tickets: 0, armed: None };
         let bureau = Arc::new(Self {
             breaker: Breaker::new(limits.bash),
@@ -105,6 +109,7 @@ impl Bureau {
             home,
             crowd: Crowd::default(),
             seats: Seats::default(),
+            sessions,
             figures: Figures::default(),
             begun,
             inner: Mutex::new(inner),
@@ -119,6 +124,7 @@ impl Bureau {
         }
         tokio::spawn(chores::wake(Arc::clone(&bureau)));
         tokio::spawn(chores::forget_deleted(Arc::clone(&bureau)));
+        tokio::spawn(chores::announce_sessions(Arc::clone(&bureau), changes));
         tokio::spawn(chores::announce_the_end(Arc::clone(&bureau)));
         Ok(bureau)
     }
@@ -133,6 +139,10 @@ impl Bureau {
 
     pub(super) const fn seats(&self) -> &Seats {
         &self.seats
+    }
+
+    pub(super) const fn sessions(&self) -> &SessionList {
+        &self.sessions
     }
 
     pub(super) const fn figures(&self) -> &Figures {
@@ -157,8 +167,8 @@ impl Bureau {
     }
 
     /// Returns the session files of the user.
-    pub(super) fn store(&self) -> Store {
-        Store::new(&self.home)
+    pub(super) fn session_files(&self) -> &SessionFiles {
+        &self.server.hub().world().session_files
     }
 
     pub(super) const fn decode_limits(&self) -> &DecodeLimits {
@@ -199,13 +209,6 @@ impl Bureau {
         look(&self.lock().book)
     }
 
-    /// Tells everybody that a session is gone which somebody else has ended.
-    pub(super) fn ended(&self, seat: &Arc<Seat>) {
-        if self.seats.remove(seat.session()).is_some() {
-            self.crowd.tell(&encode::session_deleted(seat.session()));
-        }
-    }
-
     /// Waits until connections are let go.
     pub(super) async fn parting(&self) {
         self.server.hub().world().parting.wait().await;
@@ -214,7 +217,8 @@ impl Bureau {
     /// Lets a connection in; it is greeted first.
     pub(super) fn enter(&self, id: ParticipantId) -> Arc<Mailbox> {
         let mailbox = Mailbox::new(id.0, self.limits.waiting_bytes);
-        mailbox.push(encode::server_ready(env!("CARGO_PKG_VERSION")));
+        let transports: &[&str] = if self.server.speaks_pi() { &["websocket", "stdio"] } else { &["stdio"] };
+        mailbox.push(encode::server_ready(env!("CARGO_PKG_VERSION"), transports));
         self.crowd.join(Arc::clone(&mailbox));
         mailbox
     }
@@ -283,8 +287,8 @@ impl Bureau {
     fn perform(self: &Arc<Self>, inner: &mut Inner, effect: Effect) {
         match effect {
             Effect::Refuse(ticket, refusal) => {
-                self.figures.refused(&refusal);
                 if let Some(pending) = inner.pending.remove(&ticket) {
+                    self.figures.refused(&refusal, pending.asked.kind);
                     let (id, command) = (pending.asked.id.as_deref(), pending.asked.kind.name());
                     pending.mailbox.push(encode::refused(id, command, &spelling::refusal(&refusal)));
                     self.answered.notify_waiters();
@@ -390,7 +394,7 @@ impl Bureau {
         self.answered.notify_waiters();
     }
 
-    fn journal(&self) -> &Journal {
+    pub(super) fn journal(&self) -> &Journal {
         &self.server.hub().world().journal
     }
 
@@ -436,7 +440,7 @@ fn submission(ticket: Ticket, asked: &Asked, name: Name) -> Submission {
         order: nature.order,
         time_limit: nature.time_limit,
         keeping: nature.keeping,
-        counting: Counting::Counted,
+        counting: nature.counting,
         spell: spelling::fault,
     }
 }

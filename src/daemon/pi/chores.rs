@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
 use super::bureau::Bureau;
 use crate::adapter::pi::encode;
+use crate::daemon::world::SessionChange;
 use crate::kernel::book::Input;
 
 /// Wakes the book when it wants to be.
@@ -30,13 +31,56 @@ pub(super) async fn forget_deleted(bureau: Arc<Bureau>) {
             Ok(session) => {
                 bureau.input(Input::Erased(session.clone()));
                 bureau.breaker().forget(&session);
-                if bureau.seats().remove(&session).is_some() {
+                let active = bureau.sessions().remove(&session);
+                if bureau.seats().remove(&session).is_some() || active {
                     bureau.tell_all(&encode::session_deleted(&session));
                 }
             }
-            Err(RecvError::Lagged(missed)) => warn!(missed, "deleted sessions are remembered longer"),
+            Err(RecvError::Lagged(missed)) => {
+                warn!(missed, "deleted sessions are remembered longer");
+                catch_up(&bureau).await;
+            }
             Err(RecvError::Closed) => return,
         }
+    }
+}
+
+/// Tells everybody of sessions that other protocols open, and of those that they end.
+pub(super) async fn announce_sessions(bureau: Arc<Bureau>, mut changes: broadcast::Receiver<SessionChange>) {
+    loop {
+        let session = match changes.recv().await {
+            Ok(SessionChange::Opened(session)) => session,
+            Ok(SessionChange::Ended(session)) => {
+                bureau.sessions().remove(&session);
+                // Of one that was deleted everybody was told.
+                if let Ok(Some(entry)) = bureau.entry(&session).await
+                    && !entry.is_unloaded()
+                {
+                    bureau.tell_all(&encode::session_deleted(&session));
+                }
+                continue;
+            }
+            Err(RecvError::Lagged(missed)) => {
+                warn!(missed, "sessions were opened or ended that clients were not told of");
+                catch_up(&bureau).await;
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        // Those of this protocol are announced after the answer to whoever created them.
+        if let Ok(Some(entry)) = bureau.entry(&session).await
+            && entry.is_loaded()
+            && !entry.is_own()
+        {
+            bureau.tell_all(&encode::session_created(&session, &bureau.listed_info(&entry).await));
+        }
+    }
+}
+
+/// Looks at which sessions are still active, after changes of them were missed.
+async fn catch_up(bureau: &Bureau) {
+    if let Err(error) = bureau.forget_inactive().await {
+        warn!(%error, "sessions that have ended may count as active until the daemon starts again");
     }
 }
 

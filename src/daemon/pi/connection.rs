@@ -25,7 +25,7 @@ pub(in crate::daemon) struct PiPeer {
     pub(in crate::daemon) via: Via,
     /// The directory in which its user is; none where it cannot be known.
     pub(in crate::daemon) cwd: Option<PathBuf>,
-    /// The environment of its user; none where it cannot be known.
+    /// The environment of its user, where it was sent.
     pub(in crate::daemon) environment: Option<Environment>,
 }
 
@@ -41,10 +41,19 @@ pub(in crate::daemon) enum Via {
 /// What sessions have of who speaks.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// The environment that its runs have; none where nobody sent one.
-    pub(super) environment: Option<Environment>,
+    /// The environment that its runs have.
+    pub(super) environment: PeerEnvironment,
     /// Where its sessions work when they do not say.
     pub(super) cwd: String,
+}
+
+/// Where the environment of a peer's runs comes from.
+#[derive(Debug)]
+pub(super) enum PeerEnvironment {
+    /// The peer has sent it, or has none to send.
+    Sent(Option<Environment>),
+    /// The peer is somewhere on the network: its runs have that of the owner's login shell.
+    Login,
 }
 
 /// Serves a connection until its peer leaves or the daemon closes.
@@ -66,7 +75,11 @@ pub(in crate::daemon) async fn serve(
     let mailbox = bureau.enter(peer.id);
     debug!(connection = mailbox.id(), via = ?peer.via, "a connection speaks Pi");
     let cwd = peer.cwd.unwrap_or_else(|| bureau.home().to_owned()).to_string_lossy().into_owned();
-    let peer = Arc::new(Peer { environment: peer.environment, cwd });
+    let environment = match peer.via {
+        Via::Web => PeerEnvironment::Login,
+        Via::Lines => PeerEnvironment::Sent(peer.environment),
+    };
+    let peer = Arc::new(Peer { environment, cwd });
     let mut writer = tokio::spawn(write(sending, Arc::clone(&mailbox)));
     tokio::select! {
         () = read(&bureau, &peer, &mut receiving, &mailbox) => {}
@@ -101,10 +114,11 @@ async fn read(bureau: &Arc<Bureau>, peer: &Arc<Peer>, from: &mut Receiving, mail
     loop {
         match from.next().await {
             Ok(Some(Frame::Text(line))) => take(bureau, peer, &line, mailbox),
-            Ok(Some(Frame::TooLong { bytes })) => {
+            Ok(Some(Frame::TooLong { bytes, excerpt })) => {
                 bureau.figures().too_long();
-                let error = text::too_long(bytes, bureau.limits().message_bytes);
-                mailbox.push(encode::refused(None, "unknown", &error));
+                let (limit, limits) = (bureau.limits().message_bytes, bureau.decode_limits());
+                let malformed = decode::too_long(excerpt.head(), excerpt.tail(), bytes, limit, limits);
+                mailbox.push(encode::malformed(&malformed));
             }
             Ok(Some(Frame::Binary)) => {
                 mailbox.push(encode::refused(None, "unknown", text::BINARY));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::bureau::Bureau;
-use super::connection::Peer;
+use super::connection::{Peer, PeerEnvironment};
 use super::files;
 use super::seat::Seat;
 use super::seats::Sitting;
 use crate::adapter::pi::text;
+use crate::adapter::push::decode::Environment;
 use crate::daemon::lane::{Asked, LaneOver, Respond, Told, Trouble};
 use crate::kernel::command::{Answer, Command, Gap, Openness, Rights, Snapshot};
 use crate::kernel::id::{Seq, SessionId};
@@ -78,16 +79,16 @@ impl Bureau {
     /// Has a place hear everything that has happened, unless the session takes no more messages.
     async fn listen_in(&self, seat: &Arc<Seat>, peer: &Peer) -> Result<(), Failure> {
         let not_found = || Failure::Said(text::session_not_found(seat.session().as_str()));
-        // Of one that has ended nothing needs to be read.
+        // Of one that has ended or was deleted nothing needs to be read.
         if let Answer::Described(found) = self.ask(seat, Command::Describe, None, peer).await?.answer
-            && found.open == Openness::Ended
+            && !is_loaded(&found)
         {
             return Err(not_found());
         }
         self.attach(seat, Seq::ZERO, peer).await?;
         let (snapshot, _) = self.describe(seat, None, peer).await?;
         // It may have ended meanwhile.
-        if snapshot.open == Openness::Ended { Err(not_found()) } else { Ok(()) }
+        if is_loaded(&snapshot) { Ok(()) } else { Err(not_found()) }
     }
 
     /// Makes a place that listens once it is attached.
@@ -104,7 +105,7 @@ impl Bureau {
         let (bureau, seat) = (Arc::clone(self), Arc::clone(seat));
         tokio::spawn(async move {
             if seat.ended_by_others().await {
-                bureau.ended(&seat);
+                bureau.seats().remove(seat.session());
                 bureau.give_up(&seat).await;
             }
         });
@@ -149,6 +150,17 @@ impl Bureau {
         Ok((snapshot, version))
     }
 
+    /// Returns the environment of a peer's runs.
+    pub(super) async fn environment(&self, peer: &Peer) -> Option<Environment> {
+        match &peer.environment {
+            PeerEnvironment::Sent(environment) => environment.clone(),
+            PeerEnvironment::Login => {
+                let login = self.server().hub().world().login_environment().await;
+                Some(Arc::unwrap_or_clone(login))
+            }
+        }
+    }
+
     /// Hands a command to its session and waits for the answer; one that was parked meanwhile is brought back.
     pub(super) async fn ask(
         &self,
@@ -157,6 +169,7 @@ impl Bureau {
         if_version: Option<u64>,
         peer: &Peer,
     ) -> Result<Answered, Failure> {
+        let environment = if brings_environment(&command) { self.environment(peer).await } else { None };
         let (tell, told) = oneshot::channel();
         let respond = Respond::new(move |reply| {
             // Whoever asked may have run out of time.
@@ -167,7 +180,7 @@ impl Bureau {
             command,
             respond,
             outbox: Arc::clone(seat.outbox()),
-            environment: peer.environment.clone(),
+            environment,
             if_version,
         });
         for _ in 0..REVIVALS {
@@ -189,6 +202,28 @@ impl Bureau {
             Err(trouble) => Err(trouble.into()),
         }
     }
+}
+
+/// Tells whether clients of the protocol see a session.
+pub(super) fn is_loaded(snapshot: &Snapshot) -> bool {
+    snapshot.open == Openness::Open && snapshot.adjusted.unloaded != Some(true)
+}
+
+/// Returns whether a command may need an environment: it begins work, or lets work go on that waits for one.
+const fn brings_environment(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Open(_)
+            | Command::Reopen(_)
+            | Command::Attach { .. }
+            | Command::Resume { .. }
+            | Command::Prompt(_)
+            | Command::Queue(_)
+            | Command::Steer(_)
+            | Command::Aside(_)
+            | Command::Compact { .. }
+            | Command::Decide(_)
+    )
 }
 
 /// How often a command follows its session out of memory and back.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::adapter::pi::encode::Rejected;
+use crate::adapter::pi::kind::Kind;
 use crate::kernel::book::BookRefusal;
 use crate::kernel::rate::TooFast;
 
@@ -15,6 +16,7 @@ pub(super) struct Figures {
     too_long: AtomicU64,
     too_fast_session: AtomicU64,
     too_fast_all: AtomicU64,
+    too_fast_answers: AtomicU64,
 }
 
 impl Figures {
@@ -33,9 +35,10 @@ impl Figures {
     }
 
     /// Counts a command that was not admitted.
-    pub(super) fn refused(&self, refusal: &BookRefusal) {
+    pub(super) fn refused(&self, refusal: &BookRefusal, kind: Kind) {
         let counter = match refusal {
             BookRefusal::Busy { .. } => &self.busy,
+            BookRefusal::TooFast(_) if kind == Kind::ExtensionUiResponse => &self.too_fast_answers,
             BookRefusal::TooFast(TooFast::Session(_)) => &self.too_fast_session,
             BookRefusal::TooFast(TooFast::Overall(_)) => &self.too_fast_all,
             BookRefusal::TooManyDependencies { .. } | BookRefusal::ShuttingDown => return,
@@ -59,7 +62,7 @@ impl Figures {
             rate_limit: self.too_fast_session.load(Ordering::Relaxed),
             global_rate_limit: self.too_fast_all.load(Ordering::Relaxed),
             connection_limit: connections,
-            extension_ui_response_rate_limit: 0,
+            extension_ui_response_rate_limit: self.too_fast_answers.load(Ordering::Relaxed),
         }
     }
 }

@@ -12,12 +12,15 @@ mod connection;
 mod crowd;
 mod desk;
 mod figures;
+mod file_plan;
 mod files;
 mod limits;
 mod seat;
 mod seats;
+mod session_list;
 mod spelling;
 mod work;
 
 pub(super) use bureau::Bureau;
 pub(super) use connection::{PiPeer, Via, serve};
+pub(super) use seat::SOURCE;

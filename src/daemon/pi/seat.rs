@@ -6,17 +6,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::crowd::Mailbox;
+use super::files::FileTurn;
 use crate::adapter::pi::encode;
 use crate::adapter::pi::story::{SessionEvent, Story};
 use crate::adapter::push::record;
 use crate::daemon::feed::Feed;
 use crate::daemon::hub::Hub;
 use crate::daemon::outbox::{Out, Outbox};
+use crate::journal::{Page, ReadError};
 use crate::kernel::command::{Caller, Rights};
 use crate::kernel::event::{CompactionEnding, Event, EventKind, Purpose, Settlement};
 use crate::kernel::id::{CallId, ParticipantId, Seq, SessionId};
@@ -24,7 +28,7 @@ use crate::kernel::ring::Tail;
 use crate::kernel::time::Now;
 
 /// Who does what connections of this protocol ask for, as verdicts name it.
-pub(super) const SOURCE: &str = "pi";
+pub(in crate::daemon) const SOURCE: &str = "pi";
 
 /// A place at a session.
 pub(super) struct Seat {
@@ -35,6 +39,8 @@ pub(super) struct Seat {
     heard: watch::Sender<Seq>,
     /// Told when there is something to write into the session's file.
     unsaved: Notify,
+    /// Held by whoever reads or writes the session's file.
+    file: tokio::sync::Mutex<()>,
 }
 
 struct Inner {
@@ -72,7 +78,8 @@ impl Seat {
             ended: false,
         };
         let (inner, heard) = (Mutex::new(inner), watch::Sender::new(Seq::ZERO));
-        Arc::new(Self { session, outbox: Outbox::new(id), inner, heard, unsaved: Notify::new() })
+        let (unsaved, file) = (Notify::new(), tokio::sync::Mutex::default());
+        Arc::new(Self { session, outbox: Outbox::new(id), inner, heard, unsaved, file })
     }
 
     pub(super) const fn session(&self) -> &SessionId {
@@ -155,6 +162,11 @@ impl Seat {
         !self.outbox.is_closed()
     }
 
+    /// Waits for the right to read and write the session's file.
+    pub(super) async fn file_turn(&self) -> FileTurn<'_> {
+        self.file.lock().await
+    }
+
     /// Tells whether the session was deleted.
     pub(super) fn is_gone(&self) -> bool {
         self.lock().gone
@@ -221,7 +233,7 @@ impl Seat {
             for out in self.outbox.take() {
                 match out {
                     // What is said to one listener alone tells nothing that the story needs.
-                    Out::Lines { .. } => {}
+                    Out::Lines { .. } | Out::After { .. } => {}
                     Out::Subscribe { feed, after } => place = Some(Place { feed, seen: after }),
                     Out::Follow(feed) => {
                         if let Some(place) = &mut place {
@@ -232,12 +244,22 @@ impl Seat {
                     Out::Last { .. } => return self.end(),
                 }
             }
-            let busy = match &mut place {
-                Some(place) => place.go_on(&self, &hub).await,
-                None => false,
+            let progress = match &mut place {
+                Some(place) => match place.hear_shown(&self) {
+                    Some(progress) => progress,
+                    None => {
+                        let (session, journal) = (self.session.clone(), &hub.world().journal);
+                        let page = journal.page(session, place.seen, AT_ONCE).await;
+                        place.hear_stored(&self, page)
+                    }
+                },
+                None => Progress::Idle,
             };
-            if !busy {
-                self.outbox.woken().await;
+            match progress {
+                Progress::Advanced => {}
+                Progress::Idle => self.outbox.woken().await,
+                // Whoever leaves wakes it; what the session shows meanwhile stays where it is.
+                Progress::Unreadable => drop(timeout(READ_AGAIN, self.outbox.woken()).await),
             }
         }
     }
@@ -248,8 +270,9 @@ impl Seat {
     }
 
     /// Hears some events, and passes on what they add to the story.
-    fn hear(&self, events: &[Event]) {
-        let Some(last) = events.last().map(|event| event.seq) else { return };
+    ///
+    /// `seen` is the position up to which nothing more is to come, whether or not its event could be read.
+    fn hear(&self, events: &[Event], seen: Seq) {
         let mut inner = self.lock();
         for event in events {
             inner.note(event);
@@ -265,7 +288,7 @@ impl Seat {
             inner.subscribers.values().for_each(|mailbox| mailbox.push(line.clone()));
         }
         drop(inner);
-        self.heard.send_replace(last);
+        self.heard.send_replace(seen);
         if events.iter().any(ends_something) {
             self.unsaved.notify_one();
         }
@@ -317,46 +340,59 @@ struct Place {
     seen: Seq,
 }
 
+/// How far a place has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    /// Something was heard, and more may be there.
+    Advanced,
+    /// Everything that was shown is heard.
+    Idle,
+    /// The journal could not be read: nothing is passed over, and the same is to be read again.
+    Unreadable,
+}
+
 impl Place {
-    /// Hears what has been shown since, and tells whether there was anything.
-    async fn go_on(&mut self, seat: &Seat, hub: &Hub) -> bool {
+    /// Hears what has been shown since; nothing is returned where that has left the ring and is to be read.
+    fn hear_shown(&mut self, seat: &Seat) -> Option<Progress> {
         let newest = self.feed.newest();
         if self.seen >= newest {
-            return false;
+            return Some(Progress::Idle);
         }
-        match self.feed.after(self.seen, AT_ONCE) {
-            Tail::Spans(blocks) => {
-                for block in &blocks {
-                    self.hear(seat, &block.lines, newest);
-                    self.seen = self.seen.max(block.last.min(newest));
-                }
-            }
-            Tail::Behind => {
-                match hub.world().journal.page(self.feed.session().clone(), self.seen, AT_ONCE).await {
-                    Ok(page) => {
-                        for block in &page.blocks {
-                            self.hear(seat, &block.bytes, newest);
-                        }
-                        if page.blocks.is_empty() {
-                            self.seen = newest;
-                        }
-                    }
-                    Err(error) => {
-                        warn!(session = %seat.session, %error, "the story of a session could not be read");
-                        self.seen = newest;
-                    }
-                }
-            }
+        let Tail::Spans(blocks) = self.feed.after(self.seen, AT_ONCE) else { return None };
+        for block in &blocks {
+            self.hear(seat, &block.lines, block.last.min(newest));
         }
-        true
+        Some(Progress::Advanced)
     }
 
-    /// Hears the lines after what was seen, and none that was not shown yet.
-    fn hear(&mut self, seat: &Seat, lines: &[u8], newest: Seq) {
+    /// Hears what was read from the journal, and nothing that was not shown yet.
+    fn hear_stored(&mut self, seat: &Seat, page: Result<Page, ReadError>) -> Progress {
+        let newest = self.feed.newest();
+        match page {
+            Ok(page) => {
+                for block in &page.blocks {
+                    self.hear(seat, &block.bytes, block.last.min(newest));
+                }
+                if page.blocks.is_empty() {
+                    // There is nothing between it and what is shown.
+                    self.hear(seat, &[], newest);
+                }
+                Progress::Advanced
+            }
+            Err(error) => {
+                warn!(session = %seat.session, after = %self.seen, %error,
+                    "the events of a session could not be read; they are read again");
+                Progress::Unreadable
+            }
+        }
+    }
+
+    /// Hears the lines after what was seen and up to `until`; one that cannot be read is passed over, with a warning.
+    fn hear(&mut self, seat: &Seat, lines: &[u8], until: Seq) {
         let mut events = Vec::new();
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             match record::decode_event(line) {
-                Ok(event) if event.seq > self.seen && event.seq <= newest => {
+                Ok(event) if event.seq > self.seen && event.seq <= until => {
                     self.seen = event.seq;
                     events.push(event);
                 }
@@ -364,9 +400,69 @@ impl Place {
                 Err(error) => warn!(session = %seat.session, %error, "an event could not be read"),
             }
         }
-        seat.hear(&events);
+        self.seen = self.seen.max(until);
+        seat.hear(&events, self.seen);
     }
 }
 
 /// How many bytes of events are heard at once.
 const AT_ONCE: usize = 256 * 1024;
+/// How long after a failed read the same is read again, unless something wakes the place before.
+const READ_AGAIN: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::push::encode as push;
+    use crate::daemon::feed::Block;
+    use crate::journal;
+
+    #[tokio::test]
+    async fn an_event_that_cannot_be_read_is_passed_over_once() {
+        let (seat, mut place) = behind();
+        assert_eq!(place.hear_shown(&seat), None);
+        let page = page(b"{\"seq\":3,\"type\":\"nonsense\"}\n");
+        assert_eq!(place.hear_stored(&seat, Ok(page)), Progress::Advanced);
+        assert_eq!(place.seen, Seq::new(3));
+        // Whoever waits for the story to know of that event waits no longer.
+        timeout(Duration::from_secs(30), seat.heard(Seq::new(3))).await.unwrap();
+        assert_eq!(place.hear_shown(&seat), Some(Progress::Advanced));
+        assert_eq!(place.hear_shown(&seat), Some(Progress::Idle));
+    }
+
+    #[test]
+    fn a_read_that_fails_passes_nothing_over() {
+        let (seat, mut place) = behind();
+        let error = ReadError::NoSuchSession { session: seat.session.clone() };
+        assert_eq!(place.hear_stored(&seat, Err(error)), Progress::Unreadable);
+        assert_eq!(place.seen, Seq::ZERO);
+        assert_eq!(place.hear_stored(&seat, Ok(page(b""))), Progress::Advanced);
+        assert_eq!(place.seen, Seq::new(2));
+    }
+
+    /// A place at a session whose events have left the ring.
+    fn behind() -> (Arc<Seat>, Place) {
+        let session = SessionId::from("s");
+        let feed = Arc::new(Feed::new(session.clone(), Seq::new(3), 1));
+        let lines = warning(4).into();
+        feed.show(Block { first: Seq::new(4), last: Seq::new(4), lines });
+        (Seat::new(session, ParticipantId(1)), Place { feed, seen: Seq::ZERO })
+    }
+
+    fn page(rest: &[u8]) -> Page {
+        let mut bytes = warning(1);
+        bytes.extend(warning(2));
+        bytes.extend_from_slice(rest);
+        let last = Seq::new(if rest.is_empty() { 2 } else { 3 });
+        let block = journal::Block { first: Seq::new(1), last, count: 2, bytes: bytes.into() };
+        Page { blocks: vec![block], more: false }
+    }
+
+    fn warning(seq: u64) -> Vec<u8> {
+        let kind = EventKind::Warned { code: "W".into(), message: "m".into(), detail: None };
+        let event = Event { seq: Seq::new(seq), at: Now(1), run: None, version: None, origin: None, kind };
+        let mut line = Vec::new();
+        push::event_line(&SessionId::from("s"), &event, &mut line);
+        line
+    }
+}

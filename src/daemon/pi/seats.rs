@@ -69,10 +69,6 @@ impl Seats {
         taken.values().map(|seat| seat.tell(|story| story.open_questions())).sum()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<Seat>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -115,6 +115,9 @@ impl Book {
     fn count(&mut self, asked: &Submission, now: Now) -> Result<(), BookRefusal> {
         match asked.counting {
             Counting::Counted => self.rate.take(asked.session.as_ref(), now).map_err(BookRefusal::TooFast),
+            Counting::Control => {
+                self.control_rate.take(asked.session.as_ref(), now).map_err(BookRefusal::TooFast)
+            }
             Counting::Free => Ok(()),
         }
     }
@@ -183,9 +186,7 @@ impl Book {
         if !flight.kept {
             fx.push(Effect::Keep(ticket, Arc::clone(&flight.record)));
         }
-        if flight.order == Order::Waits {
-            self.lanes.enter(&flight.record, ticket);
-        }
+        self.lanes.enter(&flight.record, ticket, flight.order);
         self.flights.insert(ticket, flight);
         self.attend(ticket, now, fx);
     }
@@ -242,7 +243,8 @@ impl Book {
     /// Runs a command that waits for nothing any more, and begins to measure how long another waits for dependencies.
     pub(super) fn attend(&mut self, ticket: Ticket, now: Now, fx: &mut Vec<Effect>) {
         let Some(flight) = self.flights.get_mut(&ticket) else { return };
-        let has_turn = flight.order == Order::Overtakes || self.lanes.is_turn_of(&flight.record);
+        let has_turn =
+            flight.order == Order::Overtakes || self.lanes.is_turn_of(&flight.record, flight.order);
         if !flight.is_waiting() || !has_turn {
             return;
         }
@@ -257,8 +259,12 @@ impl Book {
         }
         flight.state = State::Running;
         let limit = flight.time_limit.map(|millis| now.after(millis));
+        let reads = self.lanes.start(&flight.record);
         self.set_deadline(ticket, limit);
         fx.push(Effect::Run(ticket));
+        for read in reads {
+            self.attend(read, now, fx);
+        }
     }
 
     pub(super) fn set_deadline(&mut self, ticket: Ticket, deadline: Option<Now>) {

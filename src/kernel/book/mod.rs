@@ -12,8 +12,9 @@
 //! the same outcome. A failed outcome is an outcome; so is one whose time was over, and what such a command reports
 //! later is ignored. A command whose name was used for something else is refused by a fault and not remembered.
 //!
-//! A lane is a session, or what concerns none. What waits for its turn runs alone in its lane, in the order of
-//! admission, and its lane goes on when its outcome is written. What overtakes runs at once. Commands depend on
+//! A lane is a session, or what concerns none. What changes something runs in the order of admission, alone in its lane
+//! but for what overtakes, and its lane goes on when its outcome is written. What only reads waits for the changes that
+//! came before it, except for a long one that is running. What overtakes runs at once. Commands depend on
 //! commands that came before them, and a lane holds those that came before: nobody can wait for himself, by however
 //! many steps.
 //!
@@ -54,6 +55,8 @@ use shelf::Shelf;
 pub struct Book {
     limits: BookLimits,
     rate: Rate,
+    /// The same for control commands.
+    control_rate: Rate,
     /// What is under way.
     flights: BTreeMap<Ticket, Flight>,
     /// How many repetitions wait for the outcome of what is under way.
@@ -89,6 +92,7 @@ impl Book {
         Self {
             limits,
             rate: Rate::new(limits.rate),
+            control_rate: Rate::new(limits.rate),
             flights: BTreeMap::new(),
             followers: 0,
             shelf: Shelf::default(),
@@ -138,7 +142,7 @@ impl Book {
         }
     }
 
-    /// Returns how many commands count against the limit of the rate over all, and that limit.
+    /// Returns how many ordinary commands count against the limit of the rate over all, and that limit.
     pub fn rate_used(&mut self, now: Now) -> (usize, usize) {
         (self.rate.used(now), self.limits.rate.overall)
     }

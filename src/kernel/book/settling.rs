@@ -132,7 +132,7 @@ impl Book {
         flight.state = State::Settling { outcome, replayed, at: now };
         if !waits_for_the_disk {
             self.release(ticket, now, failing, fx);
-        } else if never_ran && flight.order == Order::Waits {
+        } else if never_ran && flight.order != Order::Overtakes {
             // It holds nobody up while its outcome is written.
             let record = Arc::clone(&flight.record);
             self.leave_lane(&record, now, fx);
@@ -168,7 +168,7 @@ impl Book {
         for dependent in flight.dependents {
             self.resolve(dependent, ticket, &outcome, now, failing, fx);
         }
-        if flight.order == Order::Waits {
+        if flight.order != Order::Overtakes {
             self.leave_lane(&flight.record, now, fx);
         }
     }
@@ -196,7 +196,7 @@ impl Book {
     }
 
     fn leave_lane(&mut self, record: &Record, now: Now, fx: &mut Vec<Effect>) {
-        if let Some(next) = self.lanes.leave(record) {
+        for next in self.lanes.leave(record) {
             self.attend(next, now, fx);
         }
     }

@@ -54,9 +54,13 @@ pub enum Name {
 /// Whether a command takes its turn in its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// It runs when everything that came before it in its lane is over.
+    /// It changes something: it runs when everything that came before it in its lane is over.
     Waits,
-    /// It runs at once, beside whatever runs: what only reads, and what controls something that runs.
+    /// The same, and it may take long: while it runs, reads that came after it run beside it.
+    Long,
+    /// It only reads: it runs when every change that came before it is over, or is a long one that is running.
+    Reads,
+    /// It runs at once, beside whatever runs: what controls something that runs.
     Overtakes,
 }
 
@@ -65,7 +69,8 @@ pub enum Order {
 pub enum Keeping {
     /// Its admission is on disk before it runs, and its outcome is written before anybody hears of it.
     Durable,
-    /// Its outcome is remembered and written some time later: what only reads may be run again after a crash.
+    /// It runs at once, and its outcome is remembered and written some time later: what only reads may be run again
+    /// after a crash, and what stops something must wait for no disk.
     Light,
 }
 
@@ -74,6 +79,9 @@ pub enum Keeping {
 pub enum Counting {
     /// It does, unless it turns out to be a repetition.
     Counted,
+    /// It counts against the same limits, among control commands alone: a flood of others does not keep anybody from
+    /// stopping or answering something.
+    Control,
     /// It does not.
     Free,
 }

@@ -40,6 +40,7 @@ impl Session {
             Command::Decide(vote) => self.decide(caller, &vote, now, fx),
             Command::Cancel { run, reason } => self.cancel(caller, run.as_ref(), reason, now, fx),
             Command::Attach { seen, rights } => self.attach(caller, seen, rights, now, fx),
+            Command::Resume { seen, rights } => self.resume(caller, seen, rights, now, fx),
             Command::Detach => {
                 self.roster.leave(caller.id);
                 fx.unsubscribe(caller.id);
@@ -51,6 +52,7 @@ impl Session {
             Command::End => self.end(caller, now, fx),
             Command::Touch { what } => self.touch(caller, what, now, fx),
             Command::Load => self.load(caller, now, fx),
+            Command::Reopen(opening) => self.reopen(caller, opening, now, fx),
             Command::Adjust(adjustment) => self.adjust(caller, adjustment, now, fx),
             Command::Aside(aside) => self.begin_aside(caller, *aside, now, fx),
             Command::StopAside { call } => self.stop_asides(caller, call.as_ref(), fx),
@@ -155,9 +157,7 @@ impl Session {
 
     fn end(&mut self, caller: &Caller, now: Now, fx: &mut Effects) -> Reply {
         self.entitled(self.roster.rights(caller).control)?;
-        if self.state.run.is_some() {
-            return Err(Refusal::RunActive);
-        }
+        self.at_rest()?;
         if self.state.open == Openness::Open {
             self.record_for(None, EventKind::SessionEnded { by: caller.source.clone() }, now, fx);
         }

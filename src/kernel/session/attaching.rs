@@ -31,6 +31,24 @@ impl Session {
         Ok(Answer::Attached { phase: self.state.phase(), replay })
     }
 
+    /// Attaches, and shows the listener the state of the session after what it missed; after a gap it gets that anyway.
+    pub(super) fn resume(
+        &mut self,
+        caller: &Caller,
+        seen: Seq,
+        rights: Rights,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Reply {
+        let answer = self.attach(caller, seen, rights, now, fx)?;
+        if matches!(answer, Answer::Attached { replay: Replay { gap: Gap::None, .. }, .. }) {
+            let (after, snapshot) = (self.state.last_seq, Box::new(self.snapshot()));
+            let seq = self.issue(fx);
+            fx.show_to(caller.id, Private::Summary { seq, at: now, after, snapshot });
+        }
+        Ok(answer)
+    }
+
     /// Tells whether everything after `seen` can be sent.
     ///
     /// In a restored session every number of the reservation counts as issued: a crash may have lost which of them

@@ -4,7 +4,7 @@
 use super::Session;
 use super::effects::Effects;
 use crate::kernel::command::{Answer, Caller, Reply};
-use crate::kernel::event::{Adjustment, Branch, EventKind};
+use crate::kernel::event::{Adjustment, Branch, EventKind, Opening, WorkspaceIdentity};
 use crate::kernel::id::Seq;
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
@@ -23,6 +23,23 @@ impl Session {
         Ok(Answer::Loaded)
     }
 
+    /// Opens a session again as a new one; its history is kept, and nothing of it counts any more.
+    pub(super) fn reopen(
+        &mut self,
+        caller: &Caller,
+        opening: Box<Opening>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Reply {
+        self.entitled(self.roster.rights(caller).control)?;
+        self.at_rest()?;
+        self.next_version = Some(0);
+        self.record_for(None, EventKind::SessionOpened(opening), now, fx);
+        let branch = Branch { until: Seq::ZERO, from: self.state.last_seq.next() };
+        self.record_for(None, EventKind::Branched { branch, by: caller.source.clone() }, now, fx);
+        Ok(Answer::Opened(self.state.phase()))
+    }
+
     pub(super) fn adjust(
         &mut self,
         caller: &Caller,
@@ -36,6 +53,15 @@ impl Session {
             self.record_for(None, EventKind::Adjusted { adjustment, by }, now, fx);
         }
         Ok(Answer::Adjusted)
+    }
+
+    /// Notes which directory the session works in, unless that is known already.
+    pub(super) fn identified(&mut self, found: WorkspaceIdentity, now: Now, fx: &mut Effects) {
+        if self.state.opening.is_none() || self.state.workspace() == Some(&found) {
+            return;
+        }
+        let adjustment = Box::new(Adjustment { workspace: Some(found), ..Adjustment::default() });
+        self.record_for(None, EventKind::Adjusted { adjustment, by: BY_THE_DAEMON.to_owned() }, now, fx);
     }
 
     /// Goes on from an earlier point, which must be one of the past that is still kept.
@@ -56,3 +82,6 @@ impl Session {
         Ok(Answer::Branched)
     }
 }
+
+/// Who notes what no client asked for.
+const BY_THE_DAEMON: &str = "daemon";

@@ -63,7 +63,38 @@ impl Session {
             denial: ask.denial,
             form: ask.form,
         };
+        let verdict = self.verdict_of_run(&question, ask.policy_comment);
         self.record(EventKind::GateOpened(Box::new(question)), now, fx);
+        if let Some(verdict) = verdict {
+            self.settle(verdict, now, fx);
+        }
+    }
+
+    /// Returns the verdict of a run that began with an answer to everything it would ask.
+    ///
+    /// Nobody can say yes beforehand to more money or for several people; what has to be filled in is dismissed. A no has a
+    /// comment, so that a provider that can go on without the call does.
+    fn verdict_of_run(&self, question: &Question, comment: Option<String>) -> Option<Verdict> {
+        let rules = &self.state.run.as_ref()?.rules;
+        let has = |rule: &str| rules.iter().any(|line| line == rule);
+        let can_approve = question.kind != gate::BUDGET && question.needed == 1;
+        let is_form = question.form.is_some();
+        let (decision, choice) = if has(gate::APPROVE_NOTHING) || has(gate::APPROVE_ALL) && is_form {
+            (Decision::Deny, question.choices.last())
+        } else if has(gate::APPROVE_ALL) && can_approve {
+            (Decision::Approve, question.choices.first())
+        } else {
+            return None;
+        };
+        Some(Verdict {
+            gate: question.gate.clone(),
+            decision,
+            choice: choice.cloned(),
+            by: gate::POLICY.to_owned(),
+            comment: comment.filter(|_| decision == Decision::Deny),
+            lasting: Lasting::Once,
+            answer: None,
+        })
     }
 
     /// Opens the gate of a call that had been started and has no known end.
@@ -166,7 +197,8 @@ impl Session {
     /// Says no to the provider and why, and goes on.
     fn tell_of_denial(&mut self, intention: &Intention, by: &str, comment: &str, now: Now, fx: &mut Effects) {
         let message = format!("denied by {by}: {comment}");
-        let fault = Fault { kind: DENIED.to_owned(), retryable: false, message, detail: None };
+        let kind = if by == gate::POLICY { gate::DENIED_BY_POLICY } else { DENIED };
+        let fault = Fault { kind: kind.to_owned(), retryable: false, message, detail: None };
         let settlement = unused(intention, Ending::Failed, fault);
         self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
         self.advance(fx);

@@ -1,4 +1,8 @@
 //! What was said elsewhere, taken in as runs that are over.
+//!
+//! Its events have the times at which it happened there, and name the entries that they were imported from.
+
+use std::collections::BTreeMap;
 
 use super::Session;
 use super::effects::Effects;
@@ -7,7 +11,7 @@ use crate::kernel::event::{
     Budget, Compaction, EventKind, Intention, Message, Outcome, Purpose, RunReport, Settlement,
 };
 use crate::kernel::id::{Fingerprint, RunId, Seq};
-use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn};
+use crate::kernel::import::{Import, Imported, ImportedCall, ImportedRun, ImportedTurn, Kept, Provenance};
 use crate::kernel::refusal::Refusal;
 use crate::kernel::time::Now;
 
@@ -26,24 +30,38 @@ impl Session {
         if steps > self.limits.import_steps || bytes > self.limits.import_bytes {
             return Err(Refusal::TooMuch);
         }
-        let mut firsts = Vec::with_capacity(import.turns.len());
+        if let Some(branch) = import.branch {
+            self.branch(caller, branch, now, fx)?;
+        }
+        let mut importer = Importer { session: self, fx, now, firsts: BTreeMap::new() };
         for part in import.turns {
-            firsts.push(self.issued.next());
             match part {
-                Imported::Run(run) => self.import_run(run, now, fx),
-                Imported::Aside { call, told } => {
-                    self.import_call(None, call, Purpose::Aside { told }, now, fx);
-                }
-                Imported::Summary { text, tokens_before, kept } => {
-                    self.import_summary(text, tokens_before, firsts.get(kept).copied(), now, fx);
+                Imported::Run(run) => importer.run(run),
+                Imported::Aside { call, told } => importer.aside(call, Purpose::Aside { told }),
+                Imported::Summary { text, tokens_before, kept, source } => {
+                    importer.summary(text, tokens_before, &kept, &source);
                 }
             }
         }
+        if let Some(name) = import.name {
+            self.record_for(None, EventKind::SessionRenamed { name }, now, fx);
+        }
+        self.adjust(caller, Box::new(import.settings), now, fx)?;
         Ok(Answer::Imported)
     }
+}
 
-    fn import_run(&mut self, run: ImportedRun, now: Now, fx: &mut Effects) {
-        let ImportedRun { run, message, text, images, turns } = run;
+struct Importer<'a> {
+    session: &'a mut Session,
+    fx: &'a mut Effects,
+    now: Now,
+    /// The first event of each entry.
+    firsts: BTreeMap<String, Seq>,
+}
+
+impl Importer<'_> {
+    fn run(&mut self, run: ImportedRun) {
+        let ImportedRun { run, message, text, images, turns, source } = run;
         let message = Message {
             message,
             text,
@@ -57,9 +75,12 @@ impl Session {
             by: IMPORT.to_owned(),
         };
         let run = Some(run);
-        self.record_for(run.clone(), EventKind::RunStarted(Box::new(message)), now, fx);
+        self.record(run.as_ref(), EventKind::RunStarted(Box::new(message)), &source);
+        let mut ended_at = source.at;
         for turn in turns {
-            self.import_turn(run.as_ref(), turn, now, fx);
+            let times = turn.calls.iter().map(|call| call.source.at);
+            ended_at = times.fold(ended_at.max(turn.source.at), Option::max);
+            self.turn(run.as_ref(), turn);
         }
         let report = RunReport {
             outcome: Outcome::Success,
@@ -69,55 +90,69 @@ impl Session {
             checks_asked: 0,
             exit_code: 0,
         };
-        self.record_for(run, EventKind::RunEnded(Box::new(report)), now, fx);
+        let end = Provenance { at: ended_at, entry: Some(String::new()) };
+        self.record(run.as_ref(), EventKind::RunEnded(Box::new(report)), &end);
     }
 
-    fn import_turn(&mut self, run: Option<&RunId>, turn: ImportedTurn, now: Now, fx: &mut Effects) {
-        let ImportedTurn { thought, text, message, mut taken, calls } = turn;
-        let mut record = |kind| self.record_for(run.cloned(), kind, now, fx);
+    fn turn(&mut self, run: Option<&RunId>, turn: ImportedTurn) {
+        let ImportedTurn { thought, text, message, mut taken, calls, source } = turn;
         if !thought.is_empty() {
-            record(EventKind::Thought { text: thought });
+            self.record(run, EventKind::Thought { text: thought }, &source);
         }
         if !text.is_empty() {
-            record(EventKind::Said { text });
-            record(EventKind::SayingDone { message });
+            self.record(run, EventKind::Said { text }, &source);
+            self.record(run, EventKind::SayingDone { message }, &source);
         }
         // Everything that it wanted used follows.
         taken.pending.clear();
-        record(EventKind::TurnTaken(Box::new(taken)));
+        self.record(run, EventKind::TurnTaken(Box::new(taken)), &source);
+        // The calls of one turn are wanted together, before the first of them is used.
+        for call in &calls {
+            self.intend(run, call, Purpose::Work, &source);
+        }
         for call in calls {
-            self.import_call(run, call, Purpose::Work, now, fx);
+            self.settle(run, call, Purpose::Work, &source);
         }
     }
 
-    fn import_call(
-        &mut self,
-        run: Option<&RunId>,
-        call: ImportedCall,
-        purpose: Purpose,
-        now: Now,
-        fx: &mut Effects,
-    ) {
-        let ImportedCall { call, tool, args, millis, ending, exit_code, text, fault } = call;
-        let intention = Intention { call: call.clone(), tool: tool.clone(), args, purpose };
-        let started = EventKind::CallStarted { call: call.clone(), tool: tool.clone() };
+    fn aside(&mut self, call: ImportedCall, purpose: Purpose) {
+        let source = call.source.clone();
+        self.intend(None, &call, purpose, &source);
+        self.settle(None, call, purpose, &source);
+    }
+
+    fn intend(&mut self, run: Option<&RunId>, call: &ImportedCall, purpose: Purpose, source: &Provenance) {
+        let (tool, args) = (call.tool.clone(), call.args.clone());
+        let intention = Intention { call: call.call.clone(), tool, args, purpose };
+        self.record(run, EventKind::CallIntended(Box::new(intention)), source);
+    }
+
+    fn settle(&mut self, run: Option<&RunId>, call: ImportedCall, purpose: Purpose, started: &Provenance) {
+        let ImportedCall { call, tool, args: _, millis, ending, exit_code, text, fault, source } = call;
+        let start = EventKind::CallStarted { call: call.clone(), tool: tool.clone() };
+        self.record(run, start, started);
         let settlement = Settlement { call, tool, purpose, millis, ending, exit_code, text, fault };
-        self.record_for(run.cloned(), EventKind::CallIntended(Box::new(intention)), now, fx);
-        self.record_for(run.cloned(), started, now, fx);
-        self.record_for(run.cloned(), EventKind::CallSettled(Box::new(settlement)), now, fx);
+        self.record(run, EventKind::CallSettled(Box::new(settlement)), &source);
     }
 
     /// Puts a summary in the place of what is before `kept`, or of everything.
-    fn import_summary(
-        &mut self,
-        summary: String,
-        tokens_before: u64,
-        kept: Option<Seq>,
-        now: Now,
-        fx: &mut Effects,
-    ) {
-        let kept_from = kept.unwrap_or_else(|| self.issued.next());
+    fn summary(&mut self, summary: String, tokens_before: u64, kept: &Kept, source: &Provenance) {
+        let next = self.session.issued.next();
+        let kept_from = match kept {
+            Kept::Nothing => next,
+            Kept::Entry(entry) => self.firsts.get(entry).copied().unwrap_or(next),
+            Kept::Since(seq) => (*seq).min(next),
+        };
         let compaction = Compaction { summary, kept_from, tokens_before };
-        self.record_for(None, EventKind::Compacted(Box::new(compaction)), now, fx);
+        self.record(None, EventKind::Compacted(Box::new(compaction)), source);
+    }
+
+    fn record(&mut self, run: Option<&RunId>, kind: EventKind, source: &Provenance) {
+        if let Some(entry) = source.entry.as_ref().filter(|entry| !self.firsts.contains_key(*entry)) {
+            self.firsts.insert(entry.clone(), self.session.issued.next());
+        }
+        // A file may claim any time; nothing has happened after now.
+        let at = source.at.map_or(self.now, |at| at.min(self.now));
+        self.session.record_from(run.cloned(), kind, at, source.entry.clone(), self.fx);
     }
 }

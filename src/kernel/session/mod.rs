@@ -17,7 +17,7 @@ mod running;
 
 use super::command::{Caller, Command, Private, Rights, Snapshot};
 use super::effect::{AsideReport, CompactionReport, Effect, Finish, Report, Ticket};
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, WorkspaceIdentity};
 use super::id::{CallId, GateId, ParticipantId, RunId, Seq};
 use super::limits::Limits;
 use super::roster::Roster;
@@ -67,8 +67,15 @@ pub enum Input {
         /// Fresh names, at least [`Session::unknown_calls`] of them.
         gates: Vec<GateId>,
     },
+    /// It was found out which directory the session works in, which was not known or is known by other numbers.
+    WorkspaceIdentified(Box<WorkspaceIdentity>),
     /// A connection is gone.
     Gone(ParticipantId),
+    /// The daemon stops and has ended every tool in use.
+    Halted {
+        /// What could not be ended.
+        left: Option<String>,
+    },
     /// What happens from here on cannot be kept.
     Unkept {
         /// A word for programs.
@@ -169,7 +176,9 @@ impl Session {
             }
             Input::Deadline => {}
             Input::Recovered { gates } => self.recover(gates, now, &mut fx),
+            Input::WorkspaceIdentified(found) => self.identified(*found, now, &mut fx),
             Input::Gone(who) => self.roster.leave(who),
+            Input::Halted { left } => self.halt(left.as_deref(), now, &mut fx),
             Input::Unkept { code, message } => self.unkept(code, message, now, &mut fx),
         }
         if self.since_checkpoint >= self.limits.checkpoint_every {
@@ -278,16 +287,33 @@ impl Session {
     }
 
     fn record_for(&mut self, run: Option<RunId>, kind: EventKind, now: Now, fx: &mut Effects) {
-        let event = Event { seq: self.issue(fx), at: now, run, version: self.next_version.take(), kind };
+        self.record_from(run, kind, now, None, fx);
+    }
+
+    /// Records an event that may have happened elsewhere, at another time.
+    fn record_from(
+        &mut self,
+        run: Option<RunId>,
+        kind: EventKind,
+        at: Now,
+        origin: Option<String>,
+        fx: &mut Effects,
+    ) {
+        let event = Event { seq: self.issue(fx), at, run, version: self.next_version.take(), origin, kind };
         self.state.fold(&event, &self.limits);
         self.since_checkpoint += 1;
         fx.keep_and_show(event);
     }
 
+    /// Issues the next number, and reserves the next block while a quarter of the last one is left.
+    ///
+    /// Were a block reserved only when the last one is used up, nothing could be shown after that reservation fails: not
+    /// even the end of the run, since a number that is not on disk may be issued again after a restart.
     fn issue(&mut self, fx: &mut Effects) -> Seq {
         self.issued = self.issued.next();
-        if self.issued > self.reserved {
-            self.reserved = self.reserved.end_of_block(self.limits.reserve.max(1));
+        let block = self.limits.reserve.max(1);
+        if self.issued.end_of_block(block / 4) > self.reserved {
+            self.reserved = self.reserved.end_of_block(block);
             fx.reserve(self.reserved);
         }
         self.issued

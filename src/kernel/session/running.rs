@@ -8,7 +8,7 @@ use crate::kernel::command::Openness;
 use crate::kernel::effect::{Before, CallRequest, Finish, Report, Turn};
 use crate::kernel::event::{
     CheckResult, CompactionEnding, Ending, EventKind, Fault, Found, Intention, Message, Outcome, Purpose,
-    RunReport, Settlement, Taken,
+    RunReport, STOPPED_WITH_DAEMON, Settlement, Taken,
 };
 use crate::kernel::id::{GateId, RunId};
 use crate::kernel::state::{Call, Run, Stage, State};
@@ -204,6 +204,25 @@ impl Session {
         }
     }
 
+    /// Settles every tool that the daemon ended because it stops: the next life need not ask what became of it.
+    ///
+    /// The run itself goes on in the next life, where its provider is told.
+    pub(super) fn halt(&mut self, left: Option<&str>, now: Now, fx: &mut Effects) {
+        let gates = &self.state.gates;
+        let asked = |call: &Call| gates.values().any(|gate| gate.question.call == call.intention.call);
+        let calls = self.state.run.iter().filter(|run| run.stopping.is_none());
+        let calls = calls.flat_map(|run| run.calls.values());
+        let calls = calls.filter(|call| call.stage == Stage::Started && !asked(call));
+        let ended: Vec<_> = calls.map(|call| halted(&call.intention, left)).collect();
+        let own: Vec<_> = self.state.asides.values().map(|call| halted(&call.intention, left)).collect();
+        for settlement in ended {
+            self.record(EventKind::CallSettled(Box::new(settlement)), now, fx);
+        }
+        for settlement in own {
+            self.record_for(None, EventKind::CallSettled(Box::new(settlement)), now, fx);
+        }
+    }
+
     fn intend(&mut self, request: CallRequest, now: Now, fx: &mut Effects) {
         let CallRequest { intention, before } = request;
         // Who has said that there is nothing more to do gets nothing more done.
@@ -372,6 +391,13 @@ fn cut_short(call: &Call) -> Settlement {
     };
     let (kind, message) = ("cut".to_owned(), message.to_owned());
     unused(&call.intention, Ending::Cut, Fault { kind, retryable: false, message, detail: None })
+}
+
+fn halted(intention: &Intention, left: Option<&str>) -> Settlement {
+    let message = "stopped: the daemon was told to stop, and ended it".to_owned();
+    let detail = left.map(|left| format!("some of its processes could not be ended: {left}"));
+    let fault = Fault { kind: STOPPED_WITH_DAEMON.to_owned(), retryable: true, message, detail };
+    unused(intention, Ending::Cut, fault)
 }
 
 /// Settles a use of a tool that did not happen, or not to its end.

@@ -1,12 +1,13 @@
 //! The file of keys: `keys.toml`, one line a provider, readable by its owner alone.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use toml::{Table, Value};
 
 use super::{Key, KeyError, os};
+use crate::bounded_io::{self, FileError};
 
 /// Looks up one provider's key; no file is no key.
 pub(super) fn find(path: &Path, provider: &str) -> Result<Option<Key>, KeyError> {
@@ -48,10 +49,13 @@ pub(super) fn store(path: &Path, provider: &str, key: &Key) -> Result<(), KeyErr
 
 fn read(path: &Path) -> Result<Option<Table>, KeyError> {
     let io = |action| move |source| KeyError::Io { action, path: path.to_owned(), source };
-    let file = match fs::File::open(path) {
+    let file = match bounded_io::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io("open")(error)),
+        Err(FileError::NotFound { .. }) => return Ok(None),
+        Err(FileError::Io { source, .. }) => return Err(io("open")(source)),
+        Err(error @ (FileError::NotRegular { .. } | FileError::TooLarge { .. })) => {
+            return Err(malformed(path, error.to_string()));
+        }
     };
     let about = file.metadata().map_err(io("look at"))?;
     if !os::is_private(&about) {
@@ -60,7 +64,7 @@ fn read(path: &Path) -> Result<Option<Table>, KeyError> {
     if about.len() > FILE_BYTES {
         return Err(malformed(path, format!("it has more than {FILE_BYTES} bytes")));
     }
-    let text = std::io::read_to_string(file).map_err(io("read"))?;
+    let text = std::io::read_to_string(file.take(FILE_BYTES)).map_err(io("read"))?;
     let table = text.parse::<Table>().map_err(|error| malformed(path, error.message().to_owned()))?;
     Ok(Some(table))
 }

@@ -68,14 +68,21 @@ async fn run(program: Option<&Path>, arguments: &[String], input: &str) -> io::R
     child.wait_with_output().await
 }
 
+/// The program to run: the system's own, never one of the `PATH`, which may lead into a workspace.
 fn name(program: Option<&Path>) -> &Path {
-    program.unwrap_or(Path::new(PROGRAM))
+    let usual = || PROGRAMS.iter().map(Path::new).find(|file| file.is_file());
+    program.or_else(usual).unwrap_or(Path::new(PROGRAMS[0]))
 }
 
 #[cfg(target_os = "macos")]
-const PROGRAM: &str = "/usr/bin/security";
+const PROGRAMS: [&str; 1] = ["/usr/bin/security"];
 #[cfg(not(target_os = "macos"))]
-const PROGRAM: &str = "secret-tool";
+const PROGRAMS: [&str; 4] = [
+    "/usr/bin/secret-tool",
+    "/usr/local/bin/secret-tool",
+    "/bin/secret-tool",
+    "/run/current-system/sw/bin/secret-tool",
+];
 
 #[cfg(target_os = "macos")]
 fn lookup(provider: &str) -> Vec<String> {

@@ -84,6 +84,7 @@ async fn a_keyring_that_is_missing_has_no_key_and_one_that_hangs_is_given_up() {
 fn a_key_is_not_shown_and_what_is_no_key_is_not_kept() {
     assert_eq!(format!("{:?}", key("sk-secret")), "Key(hidden)");
     assert_eq!(key("sk-secret").hide_in("wrong key: sk-secret!"), "wrong key: [key]!");
+    assert_eq!(key("local").hide_in("no local model: local!"), "no local model: local!");
     assert_eq!(Key::new(" \n"), None);
     let (_folder, keys) = fresh();
     for written in ["two words", "a\"b", "ключ"] {

@@ -7,13 +7,20 @@ pub mod parse;
 
 use serde_json::json;
 
-use super::{Provider, Question, Reports, Turning};
+use super::{APPROVE_REMEDY, Provider, Question, Reports, Turning};
 use crate::kernel::effect::{Finish, Turn};
-use crate::kernel::event::{Ending, Outcome, Purpose, Settlement};
+use crate::kernel::event::{Ending, Outcome, Purpose, STOPPED_WITH_DAEMON, Settlement};
 use parse::{Item, parse};
 
 /// The name under which sessions choose it.
 pub const NAME: &str = "playbook";
+
+/// The tools that steps are run with.
+pub const TOOLS: [&str; 3] = [EXEC, WRITE, READ];
+
+const EXEC: &str = "sandbox_exec";
+const WRITE: &str = "sandbox_write_file";
+const READ: &str = "sandbox_read_file";
 
 /// The provider.
 #[derive(Debug, Clone, Copy)]
@@ -88,29 +95,32 @@ fn plan(turn: &Turn) -> Vec<Item> {
     plan
 }
 
+/// Makes a question that of a step which is written so that it asks.
+fn of_step(question: Question) -> Question {
+    Question { policy_comment: format!("the step asks before it runs; {APPROVE_REMEDY}"), ..question }
+}
+
 fn begin(item: &Item) -> Next {
     match item {
         Item::Say(text) => Next::Say(text.clone()),
         Item::Exec { command, ask, go_on: _ } => {
             let args = json!({ "command": command }).to_string();
             let question = ask.then(|| {
-                Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone())
+                of_step(Question::plain("exec", "Approve command".to_owned(), command.clone(), args.clone()))
             });
-            Next::Call { tool: "sandbox_exec", args, question }
+            Next::Call { tool: EXEC, args, question }
         }
         Item::Write { path, content, ask } => {
             let args = json!({ "path": path, "content": content }).to_string();
             let question = ask.then(|| {
                 let summary = format!("write {} bytes to {path}", content.len());
-                Question::plain("write", format!("Approve writing {path}"), summary, args.clone())
+                of_step(Question::plain("write", format!("Approve writing {path}"), summary, args.clone()))
             });
-            Next::Call { tool: "sandbox_write_file", args, question }
+            Next::Call { tool: WRITE, args, question }
         }
-        Item::Read { path } => Next::Call {
-            tool: "sandbox_read_file",
-            args: json!({ "path": path }).to_string(),
-            question: None,
-        },
+        Item::Read { path } => {
+            Next::Call { tool: READ, args: json!({ "path": path }).to_string(), question: None }
+        }
         Item::Problem { line, text } => {
             Next::Finish(Finish::for_good("INVALID_PLAYBOOK", problem(*line, text)))
         }
@@ -133,6 +143,14 @@ fn broken_off(plan: &[Item], last: usize, settlement: Option<&Settlement>) -> Op
     }
     let number = steps(&plan[..=last]);
     let all = steps(plan);
+    if settlement.fault.as_ref().is_some_and(|fault| fault.kind == STOPPED_WITH_DAEMON) {
+        return Some(Finish {
+            outcome: Outcome::Failed,
+            reason: Some("stopped".to_owned()),
+            summary: format!("step {number} of {all} was ended when the daemon was stopped: {what}"),
+            fault: None,
+        });
+    }
     let why = settlement.fault.as_ref().map_or("it was cut short", |fault| fault.message.as_str());
     Some(Finish {
         outcome: Outcome::Failed,
@@ -152,7 +170,7 @@ fn problem(line: usize, text: &str) -> String {
 
 const NO_STEPS: &str = "the message has no steps, and no model is chosen that could answer it: `push config` chooses \
     one, `push run --provider NAME --model NAME` does for one session; without a model, lines that begin with `$ ` and \
-    fenced `sh` blocks are run";
+    fenced `sh` or `bash` blocks are run";
 
 fn success(steps: usize) -> Finish {
     let plural = if steps == 1 { "" } else { "s" };

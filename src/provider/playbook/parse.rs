@@ -1,7 +1,7 @@
 //! Reads a message as a playbook: Markdown whose `$ ` lines and marked fences are steps, and whose rest is prose.
 //!
-//! It is pure and runs nothing. It guesses nothing either: a step that it cannot read becomes a problem for the caller
-//! to report, never prose and never another step.
+//! It is pure and runs nothing. It guesses nothing either: a step that it cannot read, and what looks like a step and is none,
+//! becomes a problem for the caller to report, never prose and never another step.
 
 /// A part of a playbook, in the order of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub fn parse(markdown: &str) -> Vec<Item> {
             reader.fence(&fence, line);
         } else if let Some((first, ask)) = step(line) {
             reader.command(first, ask);
+        } else if let Some(text) = misplaced(line) {
+            reader.problem(text);
         } else {
             reader.prose.push(line);
         }
@@ -106,7 +108,7 @@ impl<'a> Reader<'a> {
     /// Takes a fenced block, of which `opening` is the first line.
     fn fence(&mut self, fence: &Fence<'a>, opening: &'a str) {
         let line = self.at;
-        let known = matches!(fence.info.split_whitespace().next(), Some("sh" | "write" | "read"));
+        let kind = FenceKind::of(fence.info);
         let mut body = Vec::new();
         let mut closing = None;
         while let Some(next) = self.next() {
@@ -116,14 +118,32 @@ impl<'a> Reader<'a> {
             }
             body.push(next);
         }
-        if !known {
-            self.prose.push(opening);
-            self.prose.extend(body);
-            self.prose.extend(closing);
-            return;
-        }
-        let body: Vec<&str> = body.into_iter().map(|line| fence.unindented(line)).collect();
-        self.push(block(fence.info, &body).unwrap_or_else(|text| problem(line, text)));
+        let text: Vec<&str> = body.iter().map(|line| fence.unindented(line)).collect();
+        let item = match kind {
+            FenceKind::Step => block(fence.info, &text),
+            FenceKind::UnknownShell => Err(format!(
+                "a fence marked {} is not run; mark it sh, bash, shell or console, or text if it is not to be run",
+                fence.info
+            )),
+            FenceKind::Unmarked if text.iter().any(|line| step(line).is_some()) => Err(
+                "a fence without a mark holds a line that begins with `$ `; mark it console to run it, or text if it is \
+                 not to be run"
+                    .to_owned(),
+            ),
+            FenceKind::Unmarked | FenceKind::Other => {
+                self.prose.push(opening);
+                self.prose.extend(body);
+                self.prose.extend(closing);
+                return;
+            }
+        };
+        self.push(item.unwrap_or_else(|text| problem(line, text)));
+    }
+
+    /// Reports the line taken last.
+    fn problem(&mut self, text: String) {
+        let line = self.at;
+        self.push(problem(line, text));
     }
 
     fn push(&mut self, item: Item) {
@@ -176,6 +196,62 @@ impl<'a> Fence<'a> {
     }
 }
 
+/// What a fenced block is by its mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FenceKind {
+    /// Commands to run, or a file to write or show.
+    Step,
+    /// Commands of a shell that is not run, or a mark that is not understood.
+    UnknownShell,
+    /// A block without a mark.
+    Unmarked,
+    /// Anything else, which is prose.
+    Other,
+}
+
+/// The marks of blocks that are run.
+const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
+/// Marks under which people write commands, and which are not run.
+const OTHER_SHELLS: [&str; 19] = [
+    "zsh",
+    "fish",
+    "ksh",
+    "dash",
+    "ash",
+    "csh",
+    "tcsh",
+    "nu",
+    "nushell",
+    "pwsh",
+    "powershell",
+    "ps1",
+    "bat",
+    "batch",
+    "cmd",
+    "terminal",
+    "shellsession",
+    "sh-session",
+    "bash-session",
+];
+
+impl FenceKind {
+    fn of(info: &str) -> Self {
+        let Some(first) = info.split_whitespace().next() else { return Self::Unmarked };
+        let word = first.to_ascii_lowercase();
+        // Some tools write the mark as `{.bash}`, `bash,ignore` or `{bash}`.
+        let bare = word.trim_start_matches(['{', '.']);
+        let bare = bare.split([',', '}', '{', ':', '=', ';']).next().unwrap_or_default();
+        let is_session = |bare: &str| bare.ends_with("-session") || bare.starts_with("shell-");
+        if matches!(first, "write" | "read") || SHELLS.contains(&word.as_str()) {
+            Self::Step
+        } else if SHELLS.contains(&bare) || OTHER_SHELLS.contains(&bare) || is_session(bare) {
+            Self::UnknownShell
+        } else {
+            Self::Other
+        }
+    }
+}
+
 /// Returns the indentation and the rest of a line, unless it is indented like code.
 fn indented(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start_matches(' ');
@@ -183,17 +259,45 @@ fn indented(line: &str) -> Option<(usize, &str)> {
     (indent <= 3).then_some((indent, rest))
 }
 
-/// Returns the command of a `$ ` or `$? ` line, and whether it asks first.
+/// Returns the command of a `$ `, `?$ ` or `$? ` line, and whether it asks first.
 fn step(line: &str) -> Option<(&str, bool)> {
     match line {
         // Editors cut blanks at the end of a line: these are steps without a command.
         "$" => Some(("", false)),
-        "$?" => Some(("", true)),
+        "?$" | "$?" => Some(("", true)),
         _ => line
             .strip_prefix("$ ")
             .map(|rest| (rest, false))
-            .or_else(|| Some((line.strip_prefix("$? ")?, true))),
+            .or_else(|| Some((line.strip_prefix("?$ ").or_else(|| line.strip_prefix("$? "))?, true))),
     }
+}
+
+/// Returns what is wrong with a line that looks like a step and is none: one in a list, in a quotation, or indented.
+fn misplaced(line: &str) -> Option<String> {
+    let mut rest = line.trim_start();
+    loop {
+        let shorter = rest.strip_prefix('>').or_else(|| list_item(rest)).map(str::trim_start);
+        match shorter {
+            Some(shorter) => rest = shorter,
+            None => break,
+        }
+    }
+    let (command, _) = step(rest).filter(|_| rest.len() < line.len())?;
+    (!command.trim().is_empty()).then(|| {
+        "a step must stand at the beginning of its line; remove what is before `$ `, or put it in backticks if it is \
+         not to be run"
+            .to_owned()
+    })
+}
+
+/// Returns what follows the mark of a list item.
+fn list_item(line: &str) -> Option<&str> {
+    let marks = ["- [ ] ", "- [x] ", "- [X] ", "* [ ] ", "- ", "* ", "+ "];
+    marks.iter().find_map(|mark| line.strip_prefix(mark)).or_else(|| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let numbered = rest.len() < line.len() && line.len() - rest.len() <= 9;
+        numbered.then(|| rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") ")))?
+    })
 }
 
 /// Whether a shell would join the next line: the backslash at the end is not itself escaped.
@@ -206,18 +310,19 @@ fn continues(command: &str) -> bool {
 fn block(info: &str, body: &[&str]) -> Result<Item, String> {
     let words = words(info)?;
     let Some((kind, words)) = words.split_first() else { return Err("a fence without a word".to_owned()) };
-    match (kind.text, words) {
-        ("sh", words) => {
-            let (mut ask, mut go_on) = (false, false);
-            for word in words {
-                match word.text {
-                    "ask" => ask = true,
-                    "continue" => go_on = true,
-                    other => return Err(format!("unknown word after sh: {other}")),
-                }
+    let shell = SHELLS.into_iter().find(|shell| kind.text.eq_ignore_ascii_case(shell));
+    if let Some(shell) = shell {
+        let (mut ask, mut go_on) = (false, false);
+        for word in words {
+            match word.text {
+                "ask" => ask = true,
+                "continue" => go_on = true,
+                other => return Err(format!("unknown word after {shell}: {other}")),
             }
-            exec(body.join("\n"), ask, go_on)
         }
+        return exec(script(shell, body)?, ask, go_on);
+    }
+    match (kind.text, words) {
         (kind, []) => Err(format!("{kind} needs a path")),
         (kind, [path, ..]) if path.text.is_empty() => Err(format!("{kind} needs a path")),
         ("write", [path]) if path.text == "ask" && !path.quoted => Err("write needs a path".to_owned()),
@@ -230,6 +335,37 @@ fn block(info: &str, body: &[&str]) -> Result<Item, String> {
         )),
         (kind, [_]) => Err(format!("unknown kind of block: {kind}")),
     }
+}
+
+/// Returns the commands of a block.
+///
+/// In a `console` block with prompts, the lines with a prompt are typed and the others are what came back.
+fn script(shell: &str, body: &[&str]) -> Result<String, String> {
+    let has_prompt = |line: &&&str| line.starts_with("$ ");
+    if shell != "console" {
+        let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        if body.iter().find(is_code).is_some_and(|first| has_prompt(&first)) {
+            return Err(format!(
+                "a block marked {shell} holds a prompt; remove the `$ `, or mark the block console"
+            ));
+        }
+        return Ok(body.join("\n"));
+    }
+    if !body.iter().any(|line| has_prompt(&line)) {
+        return Ok(body.join("\n"));
+    }
+    let mut typed: Vec<&str> = Vec::new();
+    let mut continued = false;
+    for line in body {
+        let command = match line.strip_prefix("$ ") {
+            Some(command) => command,
+            None if continued => line.strip_prefix("> ").unwrap_or(line),
+            None => continue,
+        };
+        continued = continues(command);
+        typed.push(command);
+    }
+    Ok(typed.join("\n"))
 }
 
 fn exec(command: String, ask: bool, go_on: bool) -> Result<Item, String> {

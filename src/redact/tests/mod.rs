@@ -1,5 +1,6 @@
 //! Random walks over chunkings and encodings.
 
+mod approval;
 mod shapes;
 
 use super::*;

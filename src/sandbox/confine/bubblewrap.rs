@@ -12,8 +12,11 @@ use super::plan::Mount;
 pub const PROGRAMS: [&str; 4] =
     ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-/// How many bytes processes may share in memory by files.
-pub(crate) const SHARED_MEMORY: u64 = 1024 * 1024 * 1024;
+/// How many bytes processes may share in memory by files: never more than the memory they may use.
+pub(crate) fn shared_memory(walls: &Walls) -> u64 {
+    const MOST: u64 = 1024 * 1024 * 1024;
+    walls.bounds.memory.min(MOST)
+}
 
 /// Returns the arguments before the command that is to be run.
 pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
@@ -36,7 +39,7 @@ pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
     }
     words.two("--ro-bind", Path::new("/"), Path::new("/"));
     words.one("--dev", Path::new("/dev"));
-    for word in ["--perms", "1777", "--size", &SHARED_MEMORY.to_string(), "--tmpfs", "/dev/shm"] {
+    for word in ["--perms", "1777", "--size", &shared_memory(walls).to_string(), "--tmpfs", "/dev/shm"] {
         words.word(word);
     }
     words.one("--proc", Path::new("/proc"));
@@ -45,6 +48,8 @@ pub(crate) fn arguments(walls: &Walls, plan: &[Mount]) -> Vec<OsString> {
     for mount in plan {
         match mount {
             Mount::Writable { source, target } => words.two("--bind", source, target),
+            // The program knows no overlays: the copy begins empty.
+            Mount::Overlay { target, plain, .. } => words.two("--bind", plain, target),
             Mount::ReadOnly(path) | Mount::Again(path) => words.two("--ro-bind", path, path),
             Mount::Empty(path) => {
                 words.one("--tmpfs", path);

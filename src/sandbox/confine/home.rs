@@ -1,11 +1,49 @@
 //! Where people keep what opens doors.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Returns the places below a user's home that hold keys, passwords and tokens; most will not be there.
 pub fn credential_stores(home: &Path) -> Vec<PathBuf> {
     STORES.iter().map(|name| home.join(name)).collect()
 }
+
+/// Returns the files and directories of the machine that hold password hashes, private keys and who may become root; it
+/// looks for the keys of the machine's own SSH server, and most of the rest will not be there.
+///
+/// An ordinary user may read none of them. A daemon that runs as root may, and with it whatever it starts.
+pub fn system_credentials() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let entries = fs::read_dir(SSH_SERVER).into_iter().flatten().flatten();
+    let is_key = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("ssh_host_") && !name.ends_with(".pub")
+    };
+    paths.extend(entries.map(|entry| entry.path()).filter(is_key));
+    paths
+}
+
+const SSH_SERVER: &str = "/etc/ssh";
+
+const SYSTEM: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/master.passwd",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/NetworkManager/system-connections",
+    "/etc/letsencrypt/archive",
+    "/etc/letsencrypt/accounts",
+    "/var/backups/shadow.bak",
+    "/var/backups/gshadow.bak",
+];
 
 const STORES: &[&str] = &[
     ".ssh",
@@ -66,6 +104,16 @@ const STORES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_of_the_machine_are_absolute_and_public_keys_are_none() {
+        let paths = system_credentials();
+        for path in ["/etc/shadow", "/etc/gshadow-", "/etc/sudoers.d", "/etc/ssl/private"] {
+            assert!(paths.contains(&path.into()), "{path}");
+        }
+        let is_public = |path: &PathBuf| path.extension().is_some_and(|end| end == "pub");
+        assert!(paths.iter().all(|path| path.is_absolute() && !is_public(path)), "{paths:?}");
+    }
 
     #[test]
     fn stores_are_below_the_home() {

@@ -4,14 +4,21 @@
 //! [`plan`] says which mounts that takes and [`bubblewrap`] how they are said to the program of that name.
 
 pub mod bubblewrap;
+pub(crate) mod entries;
+pub(crate) mod hint;
 mod home;
 pub mod plan;
+pub mod toolchain;
+pub(crate) mod view;
 mod wire;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-pub use home::credential_stores;
+use super::ground::FileId;
+pub use entries::{HiddenEntries, OpenedPaths};
+pub use home::{credential_stores, system_credentials};
+use toolchain::Cache;
 
 /// Where a confined command finds its temporary files.
 pub const TEMP: &str = "/tmp";
@@ -81,10 +88,24 @@ const GIB: u64 = 1024 * 1024 * 1024;
 pub struct Confinement {
     /// The directory that may be written.
     pub workspace: PathBuf,
+    /// What the file system calls that directory, where it must be this one and no other in its place.
+    pub workspace_id: Option<FileId>,
     /// Further directories that may be written.
     pub writable: Vec<PathBuf>,
+    /// Homes: nothing in them is seen, except for what is opened, the workspace and what may be written.
+    pub homes: Vec<PathBuf>,
+    /// What toolchains need of homes, read-only; what may not be opened is left out.
+    pub opened: Vec<PathBuf>,
+    /// What the owner opens beside that, read-only, also inside of what is hidden.
+    pub readable: Vec<PathBuf>,
+    /// Caches of which commands get a private copy.
+    pub caches: Vec<Cache>,
+    /// Where private copies of caches are kept; without it there are none.
+    pub cache_root: Option<PathBuf>,
     /// Files and directories that are not to be seen; what is hidden stays so inside the workspace.
     pub hidden: Vec<PathBuf>,
+    /// Which of these the configuration names: nothing but the configuration opens them.
+    pub hide: Vec<PathBuf>,
     /// What the daemon believes or keeps secret: hidden too, and there are no walls where it could be made or moved.
     pub own: Vec<PathBuf>,
     /// Whether the network of the machine is there.
@@ -102,8 +123,15 @@ impl Confinement {
     pub fn of(workspace: PathBuf) -> Self {
         Self {
             workspace,
+            workspace_id: None,
             writable: Vec::new(),
+            homes: Vec::new(),
+            opened: Vec::new(),
+            readable: Vec::new(),
+            caches: Vec::new(),
+            cache_root: None,
             hidden: Vec::new(),
+            hide: Vec::new(),
             own: Vec::new(),
             network: false,
             unix_sockets: false,
@@ -136,10 +164,16 @@ impl Confinement {
         Walls {
             way,
             workspace: self.workspace.clone(),
+            workspace_id: self.workspace_id,
             temp: scratch.join(FILES),
             blank: scratch.join(BLANK),
+            cache_store: PathBuf::new(),
             protected,
             writable,
+            homes: self.homes.clone(),
+            opened: self.opened.clone(),
+            readable: self.readable.clone(),
+            caches: Vec::new(),
             hidden: self.hidden.clone(),
             own: self.own.clone(),
             network: self.network || leave.network,
@@ -182,12 +216,20 @@ pub struct Leave {
 pub(crate) struct Walls {
     pub(crate) way: Way,
     pub(crate) workspace: PathBuf,
+    /// What the file system calls the workspace; it is compared with what was mounted.
+    pub(crate) workspace_id: Option<FileId>,
     /// The directory that stands at [`TEMP`].
     pub(crate) temp: PathBuf,
     /// The empty file that stands for those that are hidden.
     pub(crate) blank: PathBuf,
+    /// Where the private copies of this workspace's caches are; empty where there are none.
+    pub(crate) cache_store: PathBuf,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) protected: Vec<PathBuf>,
+    pub(crate) homes: Vec<PathBuf>,
+    pub(crate) opened: Vec<PathBuf>,
+    pub(crate) readable: Vec<PathBuf>,
+    pub(crate) caches: Vec<Cache>,
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) own: Vec<PathBuf>,
     pub(crate) network: bool,

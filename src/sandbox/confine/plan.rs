@@ -1,13 +1,15 @@
 //! Which mounts make a command's view of the files, in which order.
 //!
 //! Pure: what is there is asked of the caller. Everything is read-only to begin with; then come a temporary directory, the
-//! places that may be written, the places that are hidden and the places that are protected, so that what is hidden stays
+//! homes with what is opened in them, the places that may be written, the places that are hidden and the places that are protected, so that what is hidden stays
 //! hidden inside the workspace and what is protected stays so inside everything. A directory between a place that may be
 //! written and what is hidden in it is mounted onto itself, as what is a mount cannot be renamed.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 
-use super::{TEMP, Walls, within};
+use super::view::{HomeView, holds_the_system, view};
+use super::{PROTECTED, TEMP, Walls, within};
 
 /// What stands under a path; links are followed, except at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub trait Look {
     fn kind(&self, path: &Path) -> Kind;
     /// Returns the path without any link in it; nothing where nothing is there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
+    /// Returns what a link says; nothing where there is none.
+    fn target(&self, path: &Path) -> Option<PathBuf>;
+    /// Returns the names in a directory; nothing where there are more than `most`, or none can be read.
+    fn entries(&self, path: &Path, most: usize) -> Option<Vec<OsString>>;
 }
 
 /// One change of the view; all paths are absolute and without links.
@@ -48,6 +54,17 @@ pub enum Mount {
     Blank(PathBuf),
     /// What was there before is there again, and cannot be changed.
     Again(PathBuf),
+    /// A private copy of a cache: what is there is seen, and what is written goes to the layers.
+    Overlay {
+        /// Where.
+        target: PathBuf,
+        /// The home that it lies in: one overlay serves all caches of a home, as each one costs every command time.
+        home: PathBuf,
+        /// The directory with the layers of that overlay.
+        layers: PathBuf,
+        /// What stands there where the system has no overlays.
+        plain: PathBuf,
+    },
     /// A link in a directory that was emptied.
     Link {
         /// Its name.
@@ -64,35 +81,47 @@ pub enum Flaw {
     WorkspaceIsRoot,
     /// The workspace is gone, or is no directory.
     WorkspaceIsMissing,
+    /// A link leads to where the workspace is, which had none on its path.
+    WorkspaceIsReplaced,
     /// The workspace lies in what is hidden.
     WorkspaceIsHidden,
     /// What is to be protected is a link, which could be exchanged.
     ProtectedIsLink,
     /// What the daemon believes or keeps secret lies where may be written.
     OwnIsWritable,
+    /// The workspace is a home, of which a command is to see next to nothing.
+    WorkspaceIsHome,
+}
+
+/// What is hidden and what is opened, which takes a look at many files and is therefore found out once.
+pub(crate) struct Survey {
+    hidden: Vec<PathBuf>,
+    view: HomeView,
+}
+
+impl Survey {
+    /// Looks at the files.
+    pub(crate) fn of(walls: &Walls, look: &dyn Look) -> Self {
+        let hidden = hidden(walls, look);
+        let view = view(walls, look, &hidden);
+        Self { hidden, view }
+    }
 }
 
 /// Makes the plan.
-pub(crate) fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
-    let workspace = look.real(&walls.workspace).ok_or(Flaw::WorkspaceIsMissing)?;
-    if look.kind(&workspace) != Kind::Directory {
-        return Err(Flaw::WorkspaceIsMissing);
-    }
-    if workspace.parent().is_none() {
-        return Err(Flaw::WorkspaceIsRoot);
-    }
-    let hidden = hidden(walls, look);
-    if hidden.iter().any(|hidden| within(&workspace, hidden)) {
-        return Err(Flaw::WorkspaceIsHidden);
-    }
+pub(crate) fn plan(walls: &Walls, look: &dyn Look, survey: &Survey) -> Result<Vec<Mount>, Flaw> {
+    let Survey { hidden, view } = survey;
+    let workspace = usable_workspace(walls, look, hidden)?;
+    let mut hidden = hidden.clone();
+    hidden.extend(view.inside.iter().chain(&view.copies).cloned());
+    outermost(&mut hidden);
     let mut plan = sockets(walls, look);
     if workspace != Path::new(TEMP) {
         plan.push(Mount::Writable { source: walls.temp.clone(), target: TEMP.into() });
     }
+    check_places(walls, look)?;
     let places = places(walls, look);
-    if owns_part_of(&places, walls, look) {
-        return Err(Flaw::OwnIsWritable);
-    }
+    plan.extend(homes(view, walls, look));
     let places = with_those_above(&hidden, places);
     plan.extend(places.into_iter().map(|place| Mount::Writable { source: place.clone(), target: place }));
     for path in hidden {
@@ -103,7 +132,9 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
             });
         }
     }
+    plan.extend(view.in_stores.iter().cloned().map(Mount::Again));
     for path in &walls.protected {
+        let may_be_missing = PROTECTED.iter().any(|name| *path == walls.workspace.join(name));
         // The workspace itself may be reached by a link; its parts may not.
         let path = match path.strip_prefix(&walls.workspace) {
             Ok(inner) => workspace.join(inner),
@@ -111,11 +142,37 @@ pub(crate) fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
         };
         match look.kind(&path) {
             Kind::Link => return Err(Flaw::ProtectedIsLink),
+            // A link above it, or its absence, would leave open what stands elsewhere: somebody has exchanged a directory.
+            Kind::Directory | Kind::File if look.real(&path).as_ref() != Some(&path) => {
+                return Err(Flaw::ProtectedIsLink);
+            }
+            Kind::Missing if !may_be_missing => return Err(Flaw::ProtectedIsLink),
             Kind::Directory | Kind::File if is_visible(&path, &plan) => plan.push(Mount::ReadOnly(path)),
             Kind::Directory | Kind::File | Kind::Missing => {}
         }
     }
     Ok(plan)
+}
+
+/// Empties the homes and puts back what is opened in them, then the private copies of caches.
+fn homes(view: &HomeView, walls: &Walls, look: &dyn Look) -> Vec<Mount> {
+    let mut plan: Vec<Mount> = view.homes.iter().cloned().map(Mount::Empty).collect();
+    plan.extend(view.opened.iter().cloned().map(Mount::Again));
+    plan.extend(view.links.iter().map(|(path, says)| Mount::Link { path: path.clone(), says: says.clone() }));
+    for cache in &view.caches {
+        let (target, plain) = (cache.path.clone(), walls.cache_store.join(cache.kind.name()));
+        let home = view.homes.iter().find(|home| within(&target, home)).cloned();
+        plan.push(match (look.kind(&target), home) {
+            (Kind::Directory, Some(home)) => {
+                let name = home.to_string_lossy().replace('/', "!");
+                Mount::Overlay { target, layers: walls.cache_store.join(name), home, plain }
+            }
+            (Kind::Directory | Kind::File | Kind::Link | Kind::Missing, _) => {
+                Mount::Writable { source: plain, target }
+            }
+        });
+    }
+    plan
 }
 
 /// The directories that may be written, the outer before the inner.
@@ -128,9 +185,39 @@ fn places(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     places
 }
 
-/// Refuses walls in which a command could make, move or exchange what is the daemon's own.
-pub(crate) fn own_is_closed(walls: &Walls, look: &dyn Look) -> Result<(), Flaw> {
-    if owns_part_of(&places(walls, look), walls, look) { Err(Flaw::OwnIsWritable) } else { Ok(()) }
+/// Returns where the workspace is, or why no command can be confined to it; `hidden` is what commands do not see.
+///
+/// The path of one that is known has no links: with one, another directory was put in its place or in that of one above it.
+pub(crate) fn usable_workspace(walls: &Walls, look: &dyn Look, hidden: &[PathBuf]) -> Result<PathBuf, Flaw> {
+    let workspace = look.real(&walls.workspace).ok_or(Flaw::WorkspaceIsMissing)?;
+    if look.kind(&workspace) != Kind::Directory {
+        return Err(Flaw::WorkspaceIsMissing);
+    }
+    if workspace.parent().is_none() {
+        return Err(Flaw::WorkspaceIsRoot);
+    }
+    if walls.workspace_id.is_some() && workspace != walls.workspace {
+        return Err(Flaw::WorkspaceIsReplaced);
+    }
+    if hidden.iter().any(|hidden| within(&workspace, hidden)) {
+        return Err(Flaw::WorkspaceIsHidden);
+    }
+    Ok(workspace)
+}
+
+/// Refuses to confine a command where it could make, move or exchange what is the daemon's own, or what a home is to hide.
+///
+/// A directory that the owner lets commands write may be a home: that was said by name.
+pub(crate) fn check_places(walls: &Walls, look: &dyn Look) -> Result<(), Flaw> {
+    if owns_part_of(&places(walls, look), walls, look) {
+        return Err(Flaw::OwnIsWritable);
+    }
+    let workspace = look.real(&walls.workspace);
+    let is_workspace = |home: &PathBuf| {
+        let home = look.real(home).filter(|home| !holds_the_system(home));
+        home.is_some() && home == workspace
+    };
+    if walls.homes.iter().any(is_workspace) { Err(Flaw::WorkspaceIsHome) } else { Ok(()) }
 }
 
 /// Whether something of the daemon's own lies in one of these places, or would once it is made.
@@ -169,17 +256,34 @@ fn with_those_above(hidden: &[PathBuf], places: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// What is to be hidden and is there, the outer before the inner and without what lies in another.
-fn hidden(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
+pub(crate) fn hidden(walls: &Walls, look: &dyn Look) -> Vec<PathBuf> {
     let wanted = walls.hidden.iter().chain(&walls.own);
     let mut all: Vec<PathBuf> = wanted.filter_map(|path| look.real(path)).collect();
-    all.sort();
+    all.retain(|path| path.parent().is_some());
+    outermost(&mut all);
+    all
+}
+
+/// Sorts paths, and leaves out those that lie in others.
+pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
+    paths.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
-    for path in all {
-        if path.parent().is_some() && !kept.iter().any(|outer| within(&path, outer)) {
+    for path in paths.drain(..) {
+        if !kept.iter().any(|outer| within(&path, outer)) {
             kept.push(path);
         }
     }
-    kept
+    *paths = kept;
+}
+
+/// Returns the path without any link in it, also where its end is not there yet.
+pub(super) fn real_or_would_be(path: &Path, look: &dyn Look) -> Option<PathBuf> {
+    let there = path.ancestors().find(|part| look.kind(part) != Kind::Missing)?;
+    let inner = path.strip_prefix(there).ok()?;
+    // What cannot be said without `..` is not known before it is there.
+    inner.components().all(|part| matches!(part, Component::Normal(_))).then_some(())?;
+    // The end of a path that is there is joined without a stroke behind it.
+    Some(look.real(there)?.join(inner).components().collect())
 }
 
 /// Whether a path shows what it showed before, after these mounts.
@@ -188,7 +292,7 @@ fn is_visible(path: &Path, plan: &[Mount]) -> bool {
     match last {
         None => true,
         Some(Mount::Writable { source, target }) => source == target,
-        Some(Mount::ReadOnly(_) | Mount::Again(_)) => true,
+        Some(Mount::ReadOnly(_) | Mount::Again(_) | Mount::Overlay { .. }) => true,
         Some(Mount::Empty(_) | Mount::Blank(_) | Mount::Link { .. }) => false,
     }
 }
@@ -196,7 +300,7 @@ fn is_visible(path: &Path, plan: &[Mount]) -> bool {
 impl Mount {
     fn place(&self) -> &Path {
         match self {
-            Self::Writable { target, .. } => target,
+            Self::Writable { target, .. } | Self::Overlay { target, .. } => target,
             Self::ReadOnly(path) | Self::Empty(path) | Self::Blank(path) | Self::Again(path) => path,
             Self::Link { path, .. } => path,
         }
@@ -218,23 +322,53 @@ fn sockets(walls: &Walls, look: &dyn Look) -> Vec<Mount> {
                 plan.push(Mount::Link { path: link.to_owned(), says });
             }
         }
-        let resolver = look.real(Path::new("/etc/resolv.conf")).filter(|path| within(path, place));
-        if let Some(resolver) = resolver.filter(|_| walls.network) {
-            plan.push(Mount::Again(resolver));
+        if walls.network {
+            plan.extend(resolver(place, look));
         }
     }
     plan
 }
 
+/// Puts back what leads from the name of the resolver's settings to their file, as far as it lies among the sockets.
+fn resolver(place: &Path, look: &dyn Look) -> Vec<Mount> {
+    let (mut plan, mut path) = (Vec::new(), PathBuf::from(RESOLVER));
+    let Some(file) = look.real(&path) else { return plan };
+    for _ in 0..LINKS_MAX {
+        let Some(target) = look.target(&path) else { break };
+        let target = path.parent().unwrap_or(Path::new("/")).join(target);
+        let above = target.parent().and_then(|above| look.real(above));
+        let (Some(above), Some(name)) = (above, target.file_name()) else { break };
+        path = above.join(name);
+        if within(&path, place) && path != file {
+            plan.push(Mount::Link { path: path.clone(), says: file.clone() });
+        }
+    }
+    if within(&file, place) {
+        plan.push(Mount::Again(file));
+    }
+    plan
+}
+
+/// Where programs look for the settings of the resolver.
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// How many links are followed, as the kernel does.
+const LINKS_MAX: usize = 40;
+
 /// Links to programs that some systems keep among the sockets.
 const PROGRAMS: [&str; 2] = ["/run/current-system", "/run/booted-system"];
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{Confinement, Leave, Way};
+    use super::super::toolchain::{self, Cache, CacheKind};
+    use super::super::{Confinement, Leave, Way, credential_stores};
     use super::*;
+
+    fn plan(walls: &Walls, look: &dyn Look) -> Result<Vec<Mount>, Flaw> {
+        super::plan(walls, look, &Survey::of(walls, look))
+    }
 
     #[test]
     fn a_workspace_is_writable_and_its_protected_parts_are_not() {
@@ -256,6 +390,26 @@ mod tests {
                 Mount::ReadOnly("/w/.push".into()),
             ]
         );
+    }
+
+    #[test]
+    fn a_part_of_the_git_directory_that_was_exchanged_or_taken_away_is_refused() {
+        let mut files =
+            Files::new(&["/tmp/", "/w/.git/config", "/w/.git/worktrees/side/gitdir", "/home/ann/bin/"]);
+        let leave = Leave {
+            writable: vec!["/w/.git".into(), "/w/.git/worktrees".into()],
+            closed: vec!["/w/.git/config".into(), "/w/.git/worktrees/side".into()],
+            ..Leave::default()
+        };
+        let confinement = Confinement::of("/w".into());
+        let walls = confinement.walls(Way::Namespaces, Path::new("/t"), &leave);
+        let mounts = plan(&walls, &files).unwrap();
+        assert!(mounts.contains(&Mount::ReadOnly("/w/.git/worktrees/side".into())));
+        assert!(mounts.contains(&writable("/w/.git/worktrees", "/w/.git/worktrees")));
+        // The directory that is a place to be written leads elsewhere now, and what was to be closed is not there.
+        files.0.retain(|path, _| !path.starts_with("/w/.git/worktrees"));
+        files.link("/w/.git/worktrees", "/home/ann/bin");
+        assert_eq!(plan(&walls, &files), Err(Flaw::ProtectedIsLink));
     }
 
     #[test]
@@ -348,7 +502,7 @@ mod tests {
             let walls = walls(&confinement);
             let flaw = plan(&walls, &files).err();
             assert_eq!(flaw, (!fine).then_some(Flaw::OwnIsWritable), "{own} in {workspace}, {writable}");
-            assert_eq!(own_is_closed(&walls, &files).is_ok(), fine);
+            assert_eq!(check_places(&walls, &files).is_ok(), fine);
         }
     }
 
@@ -387,6 +541,15 @@ mod tests {
         let with = plan(&walls(&confinement), &files).unwrap();
         assert_eq!(with[..2], without[..2]);
         assert_eq!(with[2], Mount::Again("/run/systemd/resolve/stub.conf".into()));
+        // One link may lead to another, which is hidden with everything around it.
+        files.link("/etc/resolv.conf", "/run/resolvconf/resolv.conf");
+        files.link("/run/resolvconf/resolv.conf", "/run/systemd/resolve/stub.conf");
+        let chained = Files::new(&["/run/resolvconf/", "/etc/"]);
+        files.0.extend(chained.0);
+        let with = plan(&walls(&confinement), &files).unwrap();
+        let says = "/run/systemd/resolve/stub.conf".into();
+        assert_eq!(with[2], Mount::Link { path: "/run/resolvconf/resolv.conf".into(), says });
+        assert_eq!(with[3], Mount::Again("/run/systemd/resolve/stub.conf".into()));
     }
 
     #[test]
@@ -406,6 +569,123 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_home_is_empty_except_for_what_is_opened_and_the_workspace_in_it() {
+        let files = Files::new(&[
+            "/tmp/",
+            "/home/ann/w/.git/",
+            "/home/ann/.ssh/",
+            "/home/ann/.bash_history",
+            "/home/ann/.cargo/bin/",
+            "/home/ann/.cargo/credentials.toml",
+            "/home/ann/.cargo/registry/",
+            "/home/ann/.gitconfig",
+        ]);
+        let home = Path::new("/home/ann");
+        let mut confinement = Confinement::of("/home/ann/w".into());
+        confinement.homes = vec![home.into()];
+        confinement.opened = toolchain::defaults(home);
+        confinement.hidden = credential_stores(home);
+        let mut walls = walls(&confinement);
+        walls.cache_store = "/store".into();
+        walls.caches = vec![
+            Cache { kind: CacheKind::CargoRegistry, path: "/home/ann/.cargo/registry".into() },
+            Cache { kind: CacheKind::Pip, path: "/home/ann/.cache/pip".into() },
+        ];
+        assert_eq!(
+            plan(&walls, &files).unwrap(),
+            [
+                writable("/t/files", "/tmp"),
+                Mount::Empty("/home/ann".into()),
+                Mount::Again("/home/ann/.cargo".into()),
+                Mount::Again("/home/ann/.gitconfig".into()),
+                writable("/store/pip", "/home/ann/.cache/pip"),
+                Mount::Overlay {
+                    target: "/home/ann/.cargo/registry".into(),
+                    home: "/home/ann".into(),
+                    layers: "/store/!home!ann".into(),
+                    plain: "/store/cargo-registry".into(),
+                },
+                writable("/home/ann/w", "/home/ann/w"),
+                Mount::Blank("/home/ann/.cargo/credentials.toml".into()),
+                Mount::ReadOnly("/home/ann/w/.git".into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_home_inside_the_workspace_is_hidden_and_one_that_is_the_workspace_is_refused() {
+        let mut files = Files::new(&["/tmp/", "/home/ann/.ssh/", "/home/ann/.cargo/"]);
+        files.link("/ann", "/home/ann");
+        let mut confinement = Confinement::of("/home".into());
+        confinement.homes = vec!["/home/ann".into()];
+        confinement.opened = vec!["/home/ann/.cargo".into()];
+        confinement.hidden = vec!["/home/ann/.ssh".into()];
+        assert_eq!(
+            plan(&walls(&confinement), &files).unwrap(),
+            [writable("/t/files", "/tmp"), writable("/home", "/home"), Mount::Empty("/home/ann".into())]
+        );
+        // Also where the daemon keeps nothing of its own there, and under whatever name the home goes.
+        for (workspace, home) in [("/home/ann", "/home/ann"), ("/home/ann", "/ann"), ("/ann", "/home/ann")] {
+            confinement.workspace = workspace.into();
+            confinement.homes = vec!["/none".into(), home.into()];
+            let walls = walls(&confinement);
+            assert_eq!(plan(&walls, &files), Err(Flaw::WorkspaceIsHome), "{workspace} {home}");
+            assert_eq!(check_places(&walls, &files), Err(Flaw::WorkspaceIsHome), "{workspace} {home}");
+        }
+    }
+
+    #[test]
+    fn copies_of_credentials_beside_what_toolchains_read_are_hidden() {
+        let files = Files::new(&[
+            "/tmp/",
+            "/w/",
+            "/home/ann/.cargo/config.toml",
+            "/home/ann/.cargo/credentials.toml.bak",
+            "/home/ann/.cargo/bin/token",
+            "/home/ann/other/cargo/.credentials.swp",
+        ]);
+        let mut confinement = Confinement::of("/w".into());
+        confinement.homes = vec!["/home/ann".into()];
+        confinement.opened = vec!["/home/ann/.cargo".into(), "/home/ann/other/cargo".into()];
+        let again = |path: &str| Mount::Again(path.into());
+        let blank = |path: &str| Mount::Blank(path.into());
+        let mut expected = vec![
+            writable("/t/files", "/tmp"),
+            Mount::Empty("/home/ann".into()),
+            again("/home/ann/.cargo"),
+            again("/home/ann/other/cargo"),
+            writable("/w", "/w"),
+            blank("/home/ann/.cargo/credentials.toml.bak"),
+            blank("/home/ann/other/cargo/.credentials.swp"),
+        ];
+        assert_eq!(plan(&walls(&confinement), &files).unwrap(), expected);
+        // Whoever names one exactly has it.
+        confinement.readable = vec!["/home/ann/.cargo/credentials.toml.bak".into()];
+        expected.remove(5);
+        assert_eq!(plan(&walls(&confinement), &files).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_store_is_opened_again_where_the_owner_names_it() {
+        let files = Files::new(&["/tmp/", "/w/", "/home/ann/.ssh/config", "/home/ann/.aws/"]);
+        let mut confinement = Confinement::of("/w".into());
+        confinement.homes = vec!["/home/ann".into()];
+        confinement.hidden = vec!["/home/ann/.ssh".into(), "/home/ann/.aws".into()];
+        confinement.readable = vec!["/home/ann/.ssh/config".into(), "/home/ann/.push/state".into()];
+        confinement.own = vec!["/home/ann/.push".into()];
+        let mounts = plan(&walls(&confinement), &files).unwrap();
+        assert_eq!(
+            mounts,
+            [
+                writable("/t/files", "/tmp"),
+                Mount::Empty("/home/ann".into()),
+                writable("/w", "/w"),
+                Mount::Again("/home/ann/.ssh/config".into()),
+            ]
+        );
+    }
+
     fn walls(confinement: &Confinement) -> Walls {
         confinement.walls(Way::Namespaces, Path::new("/t"), &Leave::default())
     }
@@ -415,11 +695,11 @@ mod tests {
     }
 
     /// Files that are only said to be there.
-    struct Files(BTreeMap<PathBuf, Option<PathBuf>>);
+    pub(crate) struct Files(BTreeMap<PathBuf, Option<PathBuf>>);
 
     impl Files {
         /// Directories end in a stroke; those above are there too.
-        fn new(paths: &[&str]) -> Self {
+        pub(crate) fn new(paths: &[&str]) -> Self {
             let mut files = Self(BTreeMap::new());
             for path in paths {
                 let kind = if path.ends_with('/') { "dir" } else { "file" };
@@ -431,7 +711,7 @@ mod tests {
             files
         }
 
-        fn link(&mut self, path: &str, target: &str) {
+        pub(crate) fn link(&mut self, path: &str, target: &str) {
             self.0.insert(path.into(), Some(target.into()));
         }
 
@@ -454,8 +734,21 @@ mod tests {
             match self.kind(path) {
                 Kind::Missing => None,
                 Kind::Directory | Kind::File => Some(path.to_owned()),
-                Kind::Link => self.says(path).map(Path::to_owned),
+                Kind::Link => {
+                    let says = self.says(path)?;
+                    if self.kind(says) == Kind::Link { self.real(says) } else { Some(says.to_owned()) }
+                }
             }
+        }
+
+        fn target(&self, path: &Path) -> Option<PathBuf> {
+            self.says(path).filter(|_| self.kind(path) == Kind::Link).map(Path::to_owned)
+        }
+
+        fn entries(&self, path: &Path, most: usize) -> Option<Vec<OsString>> {
+            let inside = self.0.keys().filter(|known| known.parent() == Some(path));
+            let names: Vec<OsString> = inside.map(|known| known.file_name().unwrap().to_owned()).collect();
+            (names.len() <= most).then_some(names)
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::toolchain::{Cache, CacheKind};
 use super::{Bounds, Walls, Way};
 
 impl Walls {
@@ -14,10 +15,17 @@ impl Walls {
         let Bounds { processes, memory, file } = walls.bounds;
         let mut fields = vec![walls.way.word().into(), flag(walls.network), flag(walls.unix_sockets)];
         fields.extend([processes, memory, file].map(number));
-        fields.extend([&walls.workspace, &walls.temp, &walls.blank].map(|place| path(place)));
-        for list in [&walls.writable, &walls.protected, &walls.hidden, &walls.own] {
+        let places = [&walls.workspace, &walls.temp, &walls.blank, &walls.cache_store];
+        fields.extend(places.map(|place| path(place)));
+        fields.push(walls.workspace_id.map(|id| id.to_string()).unwrap_or_default().into_bytes());
+        let Self { writable, protected, homes, opened, readable, hidden, own, .. } = walls;
+        for list in [writable, protected, homes, opened, readable, hidden, own] {
             fields.push(list.len().to_string().into_bytes());
             fields.extend(list.iter().map(|place| path(place)));
+        }
+        fields.push(walls.caches.len().to_string().into_bytes());
+        for cache in &walls.caches {
+            fields.extend([cache.kind.name().into(), path(&cache.path)]);
         }
         fields
     }
@@ -41,19 +49,34 @@ impl Walls {
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<u64>().ok();
         let bounds = Bounds { processes: number()?, memory: number()?, file: number()? };
         let mut one = || fields.next().map(path);
-        let (workspace, temp, blank) = (one()?, one()?, one()?);
+        let (workspace, temp, blank, cache_store) = (one()?, one()?, one()?, one()?);
+        let workspace_id = match std::str::from_utf8(fields.next()?).ok()? {
+            "" => None,
+            id => Some(id.parse().ok()?),
+        };
         let mut list = || {
             let length: usize = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
             (0..length).map(|_| fields.next().map(path)).collect::<Option<Vec<_>>>()
         };
-        let (writable, protected, hidden, own) = (list()?, list()?, list()?, list()?);
+        let (writable, protected, homes, opened) = (list()?, list()?, list()?, list()?);
+        let (readable, hidden, own) = (list()?, list()?, list()?);
+        let length: usize = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let mut cache =
+            || Some(Cache { kind: CacheKind::parse(fields.next()?)?, path: fields.next().map(path)? });
+        let caches = (0..length).map(|_| cache()).collect::<Option<Vec<_>>>()?;
         Some(Some(Self {
             way,
             workspace,
+            workspace_id,
             temp,
             blank,
+            cache_store,
             writable,
             protected,
+            homes,
+            opened,
+            readable,
+            caches,
             hidden,
             own,
             network,
@@ -65,6 +88,7 @@ impl Walls {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::ground::FileId;
     use super::super::{Confinement, Leave};
     use super::*;
 
@@ -73,10 +97,16 @@ mod tests {
         let mut confinement = Confinement::of("/w x".into());
         confinement.hidden = vec!["/a".into(), "/b".into()];
         confinement.own = vec!["/o".into()];
+        confinement.homes = vec!["/h".into()];
+        confinement.opened = vec!["/h/go".into()];
+        confinement.readable = vec!["/h/x".into()];
         confinement.unix_sockets = true;
+        confinement.workspace_id = Some(FileId { device: 7, inode: u64::MAX });
         let leave = Leave { network: true, writable: vec!["/c".into()], ..Leave::default() };
         for way in Way::ALL {
-            let walls = confinement.walls(way, Path::new("/t"), &leave);
+            let mut walls = confinement.walls(way, Path::new("/t"), &leave);
+            walls.cache_store = "/store".into();
+            walls.caches = vec![Cache { kind: CacheKind::Npm, path: "/h/.npm".into() }];
             let fields = Walls::fields(Some(&walls));
             assert_eq!(read(&fields), Some(Some(walls)));
             for length in 0..fields.len() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
 /// How often a path is resolved anew when something on it was renamed meanwhile.
 const AGAIN: usize = 128;
@@ -26,8 +26,17 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result
     Err(Errno::EAGAIN)
 }
 
-/// Returns the names that lead from one directory to another that lies in it.
-pub(super) fn place_in(root: BorrowedFd<'_>, inner: BorrowedFd<'_>) -> io::Result<PathBuf> {
+/// Opens an absolute path on which there is no link.
+pub(super) fn without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    match openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(resolve)) {
+        Err(Errno::ENOSYS | Errno::EPERM) => super::from_the_root(path, flags),
+        opened => opened,
+    }
+}
+
+/// Returns the names that lead from a directory to something open that lies in it, without links.
+pub(super) fn place_in(root: BorrowedFd<'_>, inner: BorrowedFd<'_>, _seen: &Path) -> io::Result<PathBuf> {
     let path = |fd: BorrowedFd<'_>| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     let (root, inner) = (path(root)?, path(inner)?);
     match inner.strip_prefix(&root) {

@@ -3,15 +3,22 @@
 //! A tool of a model reaches what lies beneath the directory and nothing else, neither by `..`, by absolute paths, by
 //! links, nor by exchanging one of these for another while a tool is at work: each path is resolved by the system in
 //! one step, or one name at a time without following links, and what was opened is what is used. The user's own words
-//! may reach anywhere. What git and push themselves run or believe, `.git` and `.push` at any depth, is read by a model's tools
+//! may reach anywhere. A workspace is opened without following any link on the way to it, and its [`FileId`] tells whether it is
+//! still the one that a session began in. Stores of credentials and the daemon's own files are closed to a model's tools under
+//! every name by which they could be reached. What git and push themselves run or believe, `.git` and `.push` at any depth, is read by a model's tools
 //! and never changed. Everything blocks; callers in the daemon keep it off their loop.
 
+mod access;
+mod change;
+mod closed;
+mod file_id;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod os;
+mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +26,16 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::confine::PROTECTED;
-use crate::unseen::is_unseen;
+use closed::Closed;
+
+pub use closed::{ClosedBy, ClosedPaths};
+pub use file_id::FileId;
+use paths::names_protected;
+pub use paths::stays_beneath;
 
 /// How many links are followed from one to the next when a file is written through them.
 const LINKS_MAX: usize = 40;
@@ -42,8 +53,13 @@ pub enum Reach {
 #[derive(Clone)]
 pub struct Ground {
     path: Arc<Path>,
+    /// How its user calls it, where that is another path.
+    named: Option<Arc<Path>>,
     root: Arc<os::Root>,
     reach: Reach,
+    closed: Arc<Closed>,
+    /// Hidden entries that somebody was asked about, without links.
+    approved: Arc<[PathBuf]>,
 }
 
 impl fmt::Debug for Ground {
@@ -66,6 +82,17 @@ pub enum GroundError {
     Protected {
         /// As it was asked for.
         path: PathBuf,
+    },
+    /// The path leads to a store of credentials, to what the daemon keeps for itself, to what is configured as hidden, or to
+    /// what is hidden of a home.
+    #[error("{} is hidden from tools: {}", .path.display(), .why.words(.closed))]
+    Hidden {
+        /// As it was asked for.
+        path: PathBuf,
+        /// The file or directory that is hidden.
+        closed: PathBuf,
+        /// Why it is.
+        why: ClosedBy,
     },
     /// Nothing is there.
     #[error("{} does not exist", .path.display())]
@@ -168,12 +195,42 @@ impl Ground {
     /// Opens the directory `path`, which must be absolute.
     pub fn open(path: &Path, reach: Reach) -> Result<Self, GroundError> {
         let root = os::Root::open(path).map_err(GroundError::of("open", path))?;
-        Ok(Self { path: path.into(), root: Arc::new(root), reach })
+        Ok(Self::of(path, root, reach))
+    }
+
+    /// Opens the directory `path`, which must be absolute, and follows no link on the way to it.
+    ///
+    /// A link there is [`GroundError::Outside`].
+    pub fn open_without_links(path: &Path, reach: Reach) -> Result<Self, GroundError> {
+        let root = os::Root::open_without_links(path).map_err(GroundError::of("open", path))?;
+        Ok(Self::of(path, root, reach))
+    }
+
+    fn of(path: &Path, root: os::Root, reach: Reach) -> Self {
+        let (closed, approved) = (Arc::default(), Arc::default());
+        Self { path: path.into(), named: None, root: Arc::new(root), reach, closed, approved }
+    }
+
+    /// Takes absolute paths for its own that begin with `name`, by which its user calls it.
+    #[must_use]
+    pub fn named(self, name: &Path) -> Self {
+        let named = (*name != *self.path).then(|| name.into());
+        Self { named, ..self }
     }
 
     /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns what its user calls the directory.
+    pub fn name(&self) -> &Path {
+        self.named.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Returns what the file system calls the directory.
+    pub fn file_id(&self) -> Result<FileId, GroundError> {
+        self.root.file_id().map_err(GroundError::of("look at", &self.path))
     }
 
     /// Returns which paths may be reached.
@@ -191,6 +248,7 @@ impl Ground {
         if !metadata.is_file() {
             return Err(GroundError::NotAFile { path: path.to_owned() });
         }
+        self.not_closed(path, || self.root.place_of_file(&file, &self.seen(path)), os::id_of(&file).ok())?;
         Ok(file)
     }
 
@@ -210,7 +268,8 @@ impl Ground {
     /// Opens a directory.
     pub fn folder(&self, path: &Path) -> Result<Folder, GroundError> {
         let folder = self.root.folder(&self.seen(path), self.reach).map_err(GroundError::of("list", path))?;
-        Ok(Folder { folder, path: path.to_owned() })
+        self.not_closed(path, || folder.place_in(&self.root, &self.seen(path)), folder.file_id().ok())?;
+        Ok(Folder { folder, path: path.to_owned(), ground: self.clone() })
     }
 
     /// Writes `content` to `path`, whole or not at all.
@@ -258,8 +317,10 @@ impl Ground {
                     self.root.folder(parent, self.reach).map_err(GroundError::of("open", path))?
                 }
             };
-            self.open_to_change(&folder, path)?;
+            self.open_to_change(&folder, parent, path)?;
             let looked = folder.look(&name).map_err(GroundError::of("write", path))?;
+            let there = || Ok(folder.place_in(&self.root, parent)?.join(&name));
+            self.not_closed(path, there, looked.as_ref().and_then(os::Looked::file_id))?;
             match looked.as_ref().map(os::Looked::kind) {
                 None | Some(Kind::File) => return Ok((folder, name, looked)),
                 Some(Kind::Directory) => return Err(GroundError::IsDirectory { path: path.to_owned() }),
@@ -282,7 +343,8 @@ impl Ground {
                     return Err(failed(error));
                 };
                 let above = self.parent(above, path)?;
-                self.open_to_change(&above, path)?;
+                self.open_to_change(&above, wanted.parent().unwrap_or(Path::new("")), path)?;
+                self.not_closed(path, || Ok(above.place_in(&self.root, wanted)?.join(name)), None)?;
                 above.make(name).map_err(failed)
             }
             opened => opened.map_err(failed),
@@ -291,15 +353,16 @@ impl Ground {
 
     /// Refuses a path whose words name something protected, so that nobody is asked about it in vain.
     pub fn may_change(&self, path: &Path) -> Result<(), GroundError> {
-        self.unprotected(&self.seen(path), path)
+        self.unprotected(&self.seen(path), path)?;
+        self.may_name(path)
     }
 
     /// Refuses a directory that is protected, by whatever links it was reached.
-    fn open_to_change(&self, folder: &os::Folder, path: &Path) -> Result<(), GroundError> {
+    fn open_to_change(&self, folder: &os::Folder, seen: &Path, path: &Path) -> Result<(), GroundError> {
         match self.reach {
             Reach::Anywhere => Ok(()),
             Reach::Workspace => {
-                let inner = folder.place_in(&self.root).map_err(GroundError::of("look for", path))?;
+                let inner = folder.place_in(&self.root, seen).map_err(GroundError::of("look for", path))?;
                 self.unprotected(&inner, path)
             }
         }
@@ -316,8 +379,9 @@ impl Ground {
     }
 
     /// The path seen from the directory: an absolute one that lies in it by its words is made relative.
-    fn seen(&self, path: &Path) -> PathBuf {
-        match (self.reach, path.strip_prefix(&self.path)) {
+    pub(super) fn seen(&self, path: &Path) -> PathBuf {
+        let inner = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(self.name()));
+        match (self.reach, inner) {
             (Reach::Workspace, Ok(inner)) => inner.to_owned(),
             (Reach::Workspace, Err(_)) | (Reach::Anywhere, _) => path.to_owned(),
         }
@@ -338,6 +402,7 @@ enum Missing {
 pub struct Folder {
     folder: os::Folder,
     path: PathBuf,
+    ground: Ground,
 }
 
 impl fmt::Debug for Folder {
@@ -348,51 +413,47 @@ impl fmt::Debug for Folder {
 
 impl Folder {
     /// Returns at most `most` names, in no order, and whether there are more.
+    ///
+    /// What is hidden of a home that is the workspace is left out, unless somebody was asked about it.
     pub fn entries(&self, most: usize) -> Result<(Vec<Entry>, bool), GroundError> {
-        self.folder.entries(most).map_err(GroundError::of("list", &self.path))
+        let failed = || GroundError::of("list", &self.path);
+        let (mut entries, more) = self.folder.entries(most).map_err(failed())?;
+        let ground = &self.ground;
+        if !ground.hidden_entries().is_empty() {
+            let place = self.folder.place_in(&ground.root, &ground.seen(&self.path)).map_err(failed())?;
+            let place = ground.path.join(place);
+            entries.retain(|entry| !ground.is_withheld(&place.join(&entry.name)));
+        }
+        Ok((entries, more))
     }
 
     /// Opens a directory in this one; a link is not followed.
     pub fn folder(&self, name: &OsStr) -> Result<Self, GroundError> {
         let path = self.path.join(name);
         let folder = self.folder.folder(name).map_err(GroundError::of("list", &path))?;
-        Ok(Self { folder, path })
+        let ground = self.ground.clone();
+        let seen = ground.seen(&path);
+        ground.not_closed(&path, || folder.place_in(&ground.root, &seen), folder.file_id().ok())?;
+        Ok(Self { folder, path, ground })
+    }
+
+    /// Opens a regular file in this directory for reading; a link is not followed, and nothing is waited for.
+    pub fn file(&self, name: &OsStr) -> Result<File, GroundError> {
+        let path = self.path.join(name);
+        let failed = GroundError::of("read", &path);
+        let file = self.folder.file(name).map_err(failed)?;
+        if !file.metadata().map_err(GroundError::of("read", &path))?.is_file() {
+            return Err(GroundError::NotAFile { path });
+        }
+        let (ground, seen) = (&self.ground, self.ground.seen(&path));
+        ground.not_closed(&path, || ground.root.place_of_file(&file, &seen), os::id_of(&file).ok())?;
+        Ok(file)
     }
 
     /// Returns where a link in this directory leads to.
     pub fn target(&self, name: &OsStr) -> Result<PathBuf, GroundError> {
         self.folder.target(name).map_err(GroundError::of("read", &self.path.join(name)))
     }
-}
-
-/// Tells whether `path` stays beneath its beginning by its words alone; links are not looked at.
-pub fn stays_beneath(path: &Path) -> bool {
-    let mut depth = 0_usize;
-    for component in path.components() {
-        match component {
-            Component::Prefix(_) | Component::RootDir => return false,
-            Component::CurDir => {}
-            Component::ParentDir if depth == 0 => return false,
-            Component::ParentDir => depth -= 1,
-            Component::Normal(_) => depth += 1,
-        }
-    }
-    true
-}
-
-/// Tells whether a path names what no tool changes, also in a spelling that some file system takes for the same.
-fn names_protected(path: &Path) -> bool {
-    path.components().any(|component| match component {
-        Component::Normal(name) => is_protected(&name.to_string_lossy()),
-        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => false,
-    })
-}
-
-fn is_protected(name: &str) -> bool {
-    // Letters that are not seen, and dots and spaces at the end, are left out by some.
-    let plain: String = name.chars().filter(|letter| !is_unseen(*letter)).collect();
-    let plain = plain.trim_end_matches(['.', ' ']).split(':').next().unwrap_or_default().to_ascii_lowercase();
-    PROTECTED.contains(&plain.as_str()) || plain == "git~1" || plain == "push~1"
 }
 
 /// Writes the draft and has it on disk before it takes its place.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -12,7 +12,22 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> Result
     super::name_by_name(root, path, flags)
 }
 
-/// Says nothing: no link was followed, so that the words by which a directory was asked for are all there is to know.
-pub(super) const fn place_in(_root: BorrowedFd<'_>, _inner: BorrowedFd<'_>) -> io::Result<PathBuf> {
-    Ok(PathBuf::new())
+/// Opens an absolute path on which there is no link.
+pub(super) fn without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    super::from_the_root(path, flags)
+}
+
+/// Returns the words by which it was asked for: no link was followed, so that they are all there is to know.
+pub(super) fn place_in(_root: BorrowedFd<'_>, _inner: BorrowedFd<'_>, seen: &Path) -> io::Result<PathBuf> {
+    let mut names = PathBuf::new();
+    for component in seen.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::ParentDir => {
+                names.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    Ok(names)
 }

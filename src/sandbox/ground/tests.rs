@@ -92,6 +92,19 @@ fn a_replaced_file_keeps_its_mode_and_links_stay_links() {
 
 #[cfg(unix)]
 #[test]
+fn a_replaced_file_loses_its_set_uid_and_set_gid_bits() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    fs::write(&program, "old").unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o6755)).unwrap();
+    let ground = Ground::open(dir.path(), Reach::Workspace).unwrap();
+    ground.replace(Path::new("program"), b"new").unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o7777, 0o755);
+}
+
+#[cfg(unix)]
+#[test]
 fn a_pipe_is_refused_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let made = std::process::Command::new("mkfifo").arg(dir.path().join("fifo")).status().unwrap();
@@ -285,4 +298,133 @@ fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_is_closed_under_every_name() {
+    use std::os::unix::fs::symlink;
+
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().canonicalize().unwrap();
+    let at = |name: &str| home.join(name);
+    for folder in [".ssh/keys", "work", ".config/push"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    for file in [".ssh/id", ".ssh/keys/k", ".netrc", ".config/push/config.toml", "work/f"] {
+        fs::write(at(file), "secret").unwrap();
+    }
+    symlink(".ssh", at("link")).unwrap();
+    symlink("../.ssh/id", at("work/id")).unwrap();
+    symlink("../link/keys", at("work/keys")).unwrap();
+    fs::hard_link(at(".netrc"), at("work/netrc")).unwrap();
+    let stores = [".ssh", ".netrc", ".config/push", ".push", ".aws"].map(at).to_vec();
+    let stores = ClosedPaths { stores, ..ClosedPaths::default() };
+    let ground = Ground::open_without_links(&home, Reach::Workspace).unwrap().closing(&stores);
+    for path in [
+        ".ssh/id",
+        "./work/../.ssh/id",
+        "link/id",
+        "work/id",
+        "work/keys/k",
+        ".netrc",
+        "work/netrc",
+        ".config/push/config.toml",
+    ] {
+        let read = ground.content(Path::new(path), 100);
+        let outside = matches!(read, Err(GroundError::Hidden { .. } | GroundError::Outside { .. }));
+        assert!(outside, "read {path}: {read:?}");
+        let written = ground.replace(Path::new(path), b"changed");
+        let refused = matches!(written, Err(GroundError::Hidden { .. } | GroundError::Outside { .. }));
+        assert!(refused, "write {path}: {written:?}");
+        assert!(ground.remove(Path::new(path)).is_err(), "remove {path}");
+    }
+    for path in [".aws/credentials", ".push/state/x", ".AWS/credentials", ".ssh/new/deep", "link/new"] {
+        let written = ground.replace(Path::new(path), b"new");
+        let refused = matches!(
+            written,
+            Err(GroundError::Hidden { .. } | GroundError::Outside { .. } | GroundError::Protected { .. })
+        );
+        assert!(refused, "create {path}: {written:?}");
+    }
+    assert!(!at(".aws").exists() && !at(".push").exists() && !at(".ssh/new").exists());
+    for path in [".ssh", "link", "link/keys", ".config/push", "work/keys"] {
+        assert!(ground.folder(Path::new(path)).is_err(), "list {path}");
+    }
+    let folder = ground.folder(Path::new(".")).unwrap();
+    assert!(matches!(folder.folder(OsStr::new(".ssh")), Err(GroundError::Hidden { .. })));
+    assert!(matches!(folder.file(OsStr::new(".netrc")), Err(GroundError::Hidden { .. })));
+    assert!(ground.may_change(Path::new(".aws/x")).is_err());
+    assert_eq!(ground.content(Path::new("work/f"), 100).unwrap(), b"secret");
+    // The user's own words may name anything.
+    let own = Ground::open(&home, Reach::Anywhere).unwrap().closing(&stores);
+    assert_eq!(own.content(Path::new(".ssh/id"), 100).unwrap(), b"secret");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_workspace_inside_a_store_is_closed_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().canonicalize().unwrap();
+    fs::create_dir_all(home.join(".ssh/sub")).unwrap();
+    fs::write(home.join(".ssh/sub/f"), "secret").unwrap();
+    for workspace in [".ssh", ".ssh/sub"] {
+        let ground = Ground::open_without_links(&home.join(workspace), Reach::Workspace).unwrap();
+        let ground =
+            ground.closing(&ClosedPaths { stores: vec![home.join(".ssh")], ..ClosedPaths::default() });
+        assert!(matches!(ground.folder(Path::new(".")), Err(GroundError::Hidden { .. })), "{workspace}");
+        let written = ground.replace(Path::new("x"), b"x");
+        assert!(matches!(written, Err(GroundError::Hidden { .. })), "{workspace}: {written:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_is_followed_to_where_it_leads() {
+    use std::os::unix::fs::symlink;
+
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    symlink("a/b", root.join("link")).unwrap();
+    symlink("link", root.join("again")).unwrap();
+    symlink("../a/new", root.join("a/file")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    let ground = Ground::open_without_links(&root, Reach::Workspace).unwrap();
+    for (path, real) in [
+        ("a/b/f", "a/b/f"),
+        ("link/f", "a/b/f"),
+        ("again", "a/b"),
+        ("again/deep/er/f", "a/b/deep/er/f"),
+        ("a/file", "a/new"),
+        ("./a/../a/b", "a/b"),
+        ("loop", "loop"),
+        ("none/f", "none/f"),
+    ] {
+        assert_eq!(ground.real(Path::new(path)), root.join(real), "{path}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_is_opened_without_following_any_link() {
+    use std::os::unix::fs::symlink;
+
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    fs::create_dir_all(base.join("real/work")).unwrap();
+    symlink("real", base.join("link")).unwrap();
+    symlink("real/work", base.join("last")).unwrap();
+    let ground = Ground::open_without_links(&base.join("real/work"), Reach::Workspace).unwrap();
+    let same = Ground::open(&base.join("last"), Reach::Workspace).unwrap();
+    assert_eq!(ground.file_id().unwrap(), same.file_id().unwrap());
+    let id: FileId = ground.file_id().unwrap().to_string().parse().unwrap();
+    assert_eq!(id, ground.file_id().unwrap());
+    for path in ["link/work", "last"] {
+        let opened = Ground::open_without_links(&base.join(path), Reach::Workspace);
+        assert!(matches!(opened, Err(GroundError::Outside { .. })), "{path}: {opened:?}");
+    }
+    let id = std::process::id();
+    let magic = PathBuf::from(format!("/proc/{id}/cwd"));
+    assert!(!magic.exists() || Ground::open_without_links(&magic, Reach::Workspace).is_err());
 }

@@ -11,10 +11,10 @@ use std::path::{Component, Path, PathBuf};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat, stat};
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
-use super::{Entry, Kind, Reach};
+use super::{Entry, FileId, Kind, Reach};
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
@@ -34,6 +34,31 @@ pub(super) struct Root(OwnedFd);
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(open(path, FOLDER, Mode::empty())?))
+    }
+
+    /// Opens an absolute path on which there is no link.
+    pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
+        if !path.is_absolute() {
+            return Err(Errno::EINVAL.into());
+        }
+        let opened = platform::without_links(path, FOLDER);
+        opened
+            .map(Self)
+            .map_err(|errno| if errno == Errno::ELOOP { Errno::EXDEV.into() } else { errno.into() })
+    }
+
+    pub(super) fn file_id(&self) -> io::Result<FileId> {
+        id_of(&self.0)
+    }
+
+    /// Returns what the file system calls something below; links are not followed at the end.
+    pub(super) fn id_below(&self, path: &Path) -> Option<FileId> {
+        fstatat(&self.0, path, AtFlags::AT_SYMLINK_NOFOLLOW).ok().map(|stat| id(&stat))
+    }
+
+    /// Returns the names that lead to an open file, without links; `seen` is how it was asked for.
+    pub(super) fn place_of_file(&self, file: &File, seen: &Path) -> io::Result<PathBuf> {
+        platform::place_in(self.0.as_fd(), file.as_fd(), seen)
     }
 
     /// Opens something for reading.
@@ -99,9 +124,18 @@ impl Folder {
         Ok(Self(openat(&self.0, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
-    /// Returns the names that lead from the root to it, without links.
-    pub(super) fn place_in(&self, root: &Root) -> io::Result<PathBuf> {
-        platform::place_in(root.0.as_fd(), self.0.as_fd())
+    /// Opens something in it for reading; a link is not followed.
+    pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
+        Ok(File::from(openat(&self.0, name, FILE | OFlag::O_NOFOLLOW, Mode::empty())?))
+    }
+
+    pub(super) fn file_id(&self) -> io::Result<FileId> {
+        id_of(&self.0)
+    }
+
+    /// Returns the names that lead from the root to it, without links; `seen` is how it was asked for.
+    pub(super) fn place_in(&self, root: &Root, seen: &Path) -> io::Result<PathBuf> {
+        platform::place_in(root.0.as_fd(), self.0.as_fd(), seen)
     }
 
     /// Makes a directory, unless somebody else just did, and opens it.
@@ -132,6 +166,11 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
+    /// Makes a symbolic link that must not exist yet.
+    pub(super) fn link(&self, name: &OsStr, target: &Path) -> io::Result<()> {
+        Ok(symlinkat(target, &self.0, name)?)
+    }
+
     /// Has the names of the directory on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         match nix::unistd::fsync(&self.0) {
@@ -140,6 +179,26 @@ impl Folder {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// Returns what the file system calls something that is open.
+pub(super) fn id_of(file: impl AsFd) -> io::Result<FileId> {
+    Ok(id(&fstat(file)?))
+}
+
+/// Returns what the file system calls what is at a path, behind all links.
+pub(super) fn id_at(path: &Path) -> io::Result<FileId> {
+    Ok(id(&stat(path)?))
+}
+
+#[allow(
+    clippy::useless_conversion,
+    clippy::cast_sign_loss,
+    clippy::unnecessary_cast,
+    reason = "the fields have other types on other systems"
+)]
+fn id(stat: &FileStat) -> FileId {
+    FileId { device: stat.st_dev as u64, inode: u64::from(stat.st_ino) }
 }
 
 /// What was seen under a name.
@@ -159,14 +218,19 @@ impl Looked {
         u64::try_from(self.0.st_size).unwrap_or(0)
     }
 
-    /// Gives `file` the owner and the mode of the file it is to replace.
+    pub(super) fn file_id(&self) -> Option<FileId> {
+        Some(id(&self.0))
+    }
+
+    /// Gives `file` the owner and the mode of the file it is to replace, without the set-uid and set-gid bits: the kernel
+    /// clears them when a file is written, and a replaced file is a written one.
     pub(super) fn hand_down(&self, file: &File) -> io::Result<()> {
         let new = file.metadata()?;
         if (new.uid(), new.gid()) != (self.0.st_uid, self.0.st_gid) {
             // Only root may give files away, or a member of both groups; for everybody else the new owner stands.
             let _kept = std::os::unix::fs::fchown(file, Some(self.0.st_uid), Some(self.0.st_gid));
         }
-        Ok(fchmod(file, Mode::from_bits_truncate(self.0.st_mode))?)
+        Ok(fchmod(file, Mode::from_bits_truncate(self.0.st_mode) - (Mode::S_ISUID | Mode::S_ISGID))?)
     }
 }
 
@@ -190,6 +254,12 @@ pub(super) fn name_by_name(root: BorrowedFd<'_>, path: &Path, flags: OFlag) -> R
         }
     }
     openat(above.last().map_or(root, AsFd::as_fd), ".", flags, Mode::empty())
+}
+
+/// Opens an absolute path one name at a time, without links.
+pub(super) fn from_the_root(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let root = open("/", FOLDER, Mode::empty())?;
+    name_by_name(root.as_fd(), path.strip_prefix("/").unwrap_or(path), flags)
 }
 
 fn one_name(here: BorrowedFd<'_>, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {

@@ -1,61 +1,155 @@
-//! Directories as paths, on Windows.
+//! Directories as handles, on Windows: what is held open cannot be renamed or deleted, nor anything above it.
 //!
-//! A path is made canonical and compared with the ground's before it is used. That keeps out `..`, absolute paths and
-//! links; it is weaker than on Unix, where nothing can be exchanged between the look and the use.
+//! A directory is opened without leave for others to delete it, and asked for its own path afterwards; as long as it is held,
+//! that path leads to it. A file is opened first, and then asked whether it lies beneath the ground.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::windows::ffi::OsStringExt;
+use std::os::windows::fs::OpenOptionsExt;
+use std::os::windows::io::AsRawHandle;
 use std::path::{Path, PathBuf};
 
-use super::{Entry, Kind, Reach};
+use windows_sys::Win32::Storage::FileSystem::{
+    BY_HANDLE_FILE_INFORMATION, FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, GetFileInformationByHandle, GetFinalPathNameByHandleW,
+};
+
+use super::{Entry, FileId, Kind, Reach};
 
 /// The directory of a ground.
-pub(super) struct Root(PathBuf);
+pub(super) struct Root {
+    held: File,
+    path: PathBuf,
+}
 
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let path = fs::canonicalize(path)?;
-        if path.is_dir() { Ok(Self(path)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+        let held = hold(path, 0)?;
+        let path = real_path(&held)?;
+        Ok(Self { held, path })
+    }
+
+    /// Opens an absolute path on which there is no link.
+    pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
+        let root = Self::open(path)?;
+        if root.path == path { Ok(root) } else { Err(io::ErrorKind::CrossesDevices.into()) }
+    }
+
+    pub(super) fn file_id(&self) -> io::Result<FileId> {
+        id_of(&self.held)
+    }
+
+    /// Returns what the file system calls something below; links are not followed at the end.
+    pub(super) fn id_below(&self, path: &Path) -> Option<FileId> {
+        let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
+        let opened = OpenOptions::new().access_mode(0).custom_flags(flags).open(self.path.join(path));
+        opened.and_then(|file| id_of(&file)).ok()
+    }
+
+    /// Returns the names that lead to an open file, without links.
+    pub(super) fn place_of_file(&self, file: &File, _seen: &Path) -> io::Result<PathBuf> {
+        inside(&real_path(file)?, &self.path)
     }
 
     /// Opens something for reading.
     pub(super) fn file(&self, path: &Path, reach: Reach) -> io::Result<File> {
         let path = self.at(path, reach)?;
-        if path.is_dir() {
+        let file = OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)?;
+        if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        File::open(path)
+        self.beneath(&file, reach)?;
+        Ok(file)
     }
 
     pub(super) fn folder(&self, path: &Path, reach: Reach) -> io::Result<Folder> {
-        let path = self.at(path, reach)?;
-        if path.is_dir() { Ok(Folder(path)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+        let held = hold(&self.at(path, reach)?, 0)?;
+        self.beneath(&held, reach)?;
+        let path = real_path(&held)?;
+        Ok(Folder { held, path })
     }
 
     fn at(&self, path: &Path, reach: Reach) -> io::Result<PathBuf> {
-        let inside = super::stays_beneath(path);
-        let canonical = fs::canonicalize(self.0.join(path));
         match reach {
-            Reach::Anywhere => canonical,
-            Reach::Workspace if !inside => Err(io::ErrorKind::CrossesDevices.into()),
-            Reach::Workspace => {
-                let canonical = canonical?;
-                let beneath = canonical.starts_with(&self.0);
-                if beneath { Ok(canonical) } else { Err(io::ErrorKind::CrossesDevices.into()) }
-            }
+            Reach::Workspace if !super::stays_beneath(path) => Err(io::ErrorKind::CrossesDevices.into()),
+            // A path that the system takes as it is may hold no `..` and no strokes of Unix.
+            Reach::Workspace | Reach::Anywhere => fs::canonicalize(self.path.join(path)),
+        }
+    }
+
+    fn beneath(&self, opened: &File, reach: Reach) -> io::Result<()> {
+        match reach {
+            Reach::Anywhere => Ok(()),
+            Reach::Workspace => inside(&real_path(opened)?, &self.path).map(drop),
         }
     }
 }
 
-/// A directory that was found.
-pub(super) struct Folder(PathBuf);
+fn inside(path: &Path, root: &Path) -> io::Result<PathBuf> {
+    let inner = path.strip_prefix(root).map_err(|_| io::ErrorKind::CrossesDevices)?;
+    Ok(inner.to_owned())
+}
+
+/// Opens a directory so that nobody can rename or delete it meanwhile.
+fn hold(path: &Path, flags: u32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE);
+    let held = options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS | flags).open(path)?;
+    if held.metadata()?.is_dir() { Ok(held) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// Asks for the path of something open, without links.
+#[expect(unsafe_code, reason = "the call has no wrapper")]
+fn real_path(file: &File) -> io::Result<PathBuf> {
+    let mut buffer = vec![0_u16; 512];
+    loop {
+        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        // SAFETY: the handle is open, and the buffer has as much room as is said.
+        let length =
+            unsafe { GetFinalPathNameByHandleW(file.as_raw_handle().cast(), buffer.as_mut_ptr(), room, 0) };
+        match usize::try_from(length).unwrap_or(usize::MAX) {
+            0 => return Err(io::Error::last_os_error()),
+            // Without enough room it says how much it takes.
+            length if length < buffer.len() => return Ok(OsString::from_wide(&buffer[..length]).into()),
+            length if length <= PATH_MAX => buffer.resize(length + 1, 0),
+            _ => return Err(io::ErrorKind::InvalidFilename.into()),
+        }
+    }
+}
+
+/// The longest path that the system knows, in its own units.
+const PATH_MAX: usize = 32_768;
+
+/// Returns what the file system calls something that is open.
+#[expect(unsafe_code, reason = "the call has no wrapper")]
+pub(super) fn id_of(file: &File) -> io::Result<FileId> {
+    let mut about = BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: the handle is open, and what is filled in lives on.
+    if unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut about) } == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let inode = u64::from(about.nFileIndexHigh) << 32 | u64::from(about.nFileIndexLow);
+    Ok(FileId { device: about.dwVolumeSerialNumber.into(), inode })
+}
+
+/// Returns what the file system calls what is at a path, behind all links.
+pub(super) fn id_at(path: &Path) -> io::Result<FileId> {
+    id_of(&OpenOptions::new().access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)?)
+}
+
+/// A directory that is held open.
+pub(super) struct Folder {
+    held: File,
+    path: PathBuf,
+}
 
 impl Folder {
     /// Returns at most `most` names, in no order, and whether there are more.
     pub(super) fn entries(&self, most: usize) -> io::Result<(Vec<Entry>, bool)> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
+        for entry in fs::read_dir(&self.path)? {
             let name: OsString = entry?.file_name();
             if entries.len() == most {
                 return Ok((entries, true));
@@ -70,7 +164,7 @@ impl Folder {
 
     /// Looks at what stands under a name.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Option<Looked>> {
-        match fs::symlink_metadata(self.0.join(name)) {
+        match fs::symlink_metadata(self.path.join(name)) {
             Ok(metadata) => Ok(Some(Looked(metadata))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -78,26 +172,36 @@ impl Folder {
     }
 
     pub(super) fn target(&self, name: &OsStr) -> io::Result<PathBuf> {
-        fs::read_link(self.0.join(name))
+        fs::read_link(self.path.join(name))
     }
 
     pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
-        let looked = self.look(name)?.ok_or(io::ErrorKind::NotFound)?;
-        match looked.kind() {
-            Kind::Directory => Ok(Self(self.0.join(name))),
-            Kind::File | Kind::Link | Kind::Other => Err(io::ErrorKind::NotADirectory.into()),
+        let held = hold(&self.path.join(name), FILE_FLAG_OPEN_REPARSE_POINT)?;
+        if held.metadata()?.file_type().is_symlink() {
+            return Err(io::ErrorKind::NotADirectory.into());
         }
+        let path = real_path(&held)?;
+        Ok(Self { held, path })
+    }
+
+    /// Opens something in it for reading; a link is not followed.
+    pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_BACKUP_SEMANTICS;
+        OpenOptions::new().read(true).custom_flags(flags).open(self.path.join(name))
+    }
+
+    pub(super) fn file_id(&self) -> io::Result<FileId> {
+        id_of(&self.held)
     }
 
     /// Returns the names that lead from the root to it, without links.
-    pub(super) fn place_in(&self, root: &Root) -> io::Result<PathBuf> {
-        let inner = self.0.strip_prefix(&root.0).map_err(|_| io::ErrorKind::CrossesDevices)?;
-        Ok(inner.to_owned())
+    pub(super) fn place_in(&self, root: &Root, _seen: &Path) -> io::Result<PathBuf> {
+        inside(&self.path, &root.path)
     }
 
     /// Makes a directory, unless somebody else just did, and opens it.
     pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
-        match fs::create_dir(self.0.join(name)) {
+        match fs::create_dir(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             Ok(()) | Err(_) => self.folder(name),
         }
@@ -105,20 +209,26 @@ impl Folder {
 
     /// Creates a file that must not exist yet.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).open(self.0.join(name))
+        OpenOptions::new().write(true).create_new(true).open(self.path.join(name))
     }
 
     /// Makes sure that we may write the file of this name.
     pub(super) fn writable(&self, name: &OsStr) -> io::Result<()> {
-        OpenOptions::new().write(true).open(self.0.join(name)).map(drop)
+        let flags = FILE_FLAG_OPEN_REPARSE_POINT;
+        OpenOptions::new().write(true).custom_flags(flags).open(self.path.join(name)).map(drop)
     }
 
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))
+        fs::rename(self.path.join(from), self.path.join(to))
     }
 
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
+        fs::remove_file(self.path.join(name))
+    }
+
+    /// Refuses: what a link here would be depends on what it leads to.
+    pub(super) fn link(&self, _name: &OsStr, _target: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Directories are not synced here: the system has no call for it.
@@ -146,6 +256,11 @@ impl Looked {
 
     pub(super) fn bytes(&self) -> u64 {
         self.0.len()
+    }
+
+    /// It is not told by a name alone.
+    pub(super) const fn file_id(&self) -> Option<FileId> {
+        None
     }
 
     /// Gives `file` the permissions of the file it is to replace.

@@ -124,6 +124,9 @@ pub(super) fn removes_below(word: &str, share: Share, scene: &Scene<'_>, finding
     finding.write(word, scene);
     for spot in spots(word, scene) {
         match spot.zone {
+            Zone::Inside | Zone::Outside if scene.place.holds_home(&spot) => {
+                finding.raise(Risk::Critical, "it removes a home");
+            }
             Zone::Outside if !is_scratch(&spot) => {
                 finding.raise(Risk::Critical, "it removes what lies outside the workspace");
             }

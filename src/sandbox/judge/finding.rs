@@ -1,8 +1,9 @@
 //! What is found out about one command.
 
-use super::part::{By, Touch, What};
+use super::part::{By, Coverage, Touch, What};
 use super::place::{Base, Place, Spot, Zone};
 use super::secrets;
+use crate::sandbox::address::{self, Reachability};
 use crate::sandbox::tools::Risk;
 
 /// Where a command runs and what it reads.
@@ -30,7 +31,7 @@ pub(super) struct Finding {
     pub(super) risk: Option<Risk>,
     pub(super) why: Option<&'static str>,
     pub(super) touches: Vec<Touch>,
-    pub(super) unclear: Option<&'static str>,
+    pub(super) unclear: Option<(&'static str, Coverage)>,
     pub(super) inner: Vec<Inner>,
     pub(super) moves: Vec<String>,
     pub(super) traits: Traits,
@@ -71,8 +72,15 @@ impl Finding {
         }
     }
 
+    /// Says that commands may run that are not seen here, and why.
     pub(super) fn unclear(&mut self, what: &'static str) {
-        self.unclear = self.unclear.or(Some(what));
+        self.doubt(what, Coverage::Partial);
+    }
+
+    fn doubt(&mut self, what: &'static str, coverage: Coverage) {
+        if self.unclear.is_none_or(|(_, known)| known < coverage) {
+            self.unclear = Some((what, coverage));
+        }
     }
 
     pub(super) fn read(&mut self, word: &str, scene: &Scene<'_>) {
@@ -82,7 +90,8 @@ impl Finding {
     pub(super) fn write(&mut self, word: &str, scene: &Scene<'_>) {
         self.spots(word, scene, |spot| (secrets::of_writing(&spot, scene.place), What::Write(spot)));
         if spots(word, scene).iter().any(|spot| spot.zone == Zone::Unknown) {
-            self.unclear("where it writes is known only when it runs");
+            // The unknown place is among what is touched.
+            self.doubt("where it writes is known only when it runs", Coverage::Complete);
         }
     }
 
@@ -99,7 +108,11 @@ impl Finding {
     }
 
     pub(super) fn network(&mut self, host: Option<String>) {
-        self.touches.push(Touch { what: What::Network(host), risk: Risk::High, by: By::Words });
+        let risk = match host.as_deref().map(address::of_host) {
+            Some(Reachability::Metadata) => Risk::Critical,
+            Some(Reachability::Public | Reachability::Private) | None => Risk::High,
+        };
+        self.touches.push(Touch { what: What::Network(host), risk, by: By::Words });
     }
 
     pub(super) fn git(&mut self, words: String) {

@@ -17,7 +17,7 @@ pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {
         let tells = |arg: &String| TELLS_TO_RUN.iter().any(|option| arg.starts_with(option));
         if rest.iter().any(tells) {
             finding.raise(Risk::High, "git is told to run or write something");
-        } else if verb != "difftool" {
+        } else if verb != "difftool" && finding.unclear.is_none() {
             finding.risk = Some(Risk::Low);
         }
         operands(rest, "").into_iter().for_each(|word| finding.name(word, scene));
@@ -67,9 +67,21 @@ fn is_looking(verb: &str, rest: &[String]) -> bool {
             only(&["-v", "--verbose", "show", "get-url", "origin"]) && !rest.contains(&"show".to_owned())
         }
         "stash" => matches!(words.first(), Some(&("list" | "show"))),
-        "config" => rest.iter().any(|arg| matches!(arg.as_str(), "--get" | "--list" | "-l" | "--get-all")),
+        "config" => {
+            let reads = |arg: &String| matches!(arg.as_str(), "--get" | "--list" | "-l" | "--get-all");
+            let is_plain = rest.iter().all(|arg| !arg.starts_with('-'));
+            let one_name = is_plain
+                && match &words[..] {
+                    // The name of a variable has a dot; without one it is a verb.
+                    [name] => name.contains('.') || *name == "list",
+                    ["get", _] => true,
+                    _ => false,
+                };
+            rest.iter().any(reads) || one_name
+        }
         "reflog" => matches!(words.first(), None | Some(&"show")),
-        "worktree" | "submodule" => matches!(words.first(), Some(&("list" | "status"))),
+        "submodule" => rest.is_empty() || matches!(words.first(), Some(&("list" | "status"))),
+        "worktree" => matches!(words.first(), Some(&("list" | "status"))),
         "notes" => matches!(words.first(), Some(&("list" | "show"))),
         verb => LOOKS.contains(&verb),
     }

@@ -14,6 +14,7 @@ mod part;
 mod place;
 mod programs;
 mod secrets;
+mod startup;
 mod variables;
 mod walk;
 mod words;
@@ -23,7 +24,7 @@ use crate::sandbox::shell::Limits;
 use crate::sandbox::tools::{Category, Risk};
 use walk::Walk;
 
-pub use part::{By, Judgement, Part, Spelling, Touch, What};
+pub use part::{By, Coverage, Doubt, Judgement, Part, Spelling, Touch, What};
 pub use place::{Place, Spot, Zone};
 
 /// What a call of `sandbox_exec` wants beyond running a command in the sandbox.

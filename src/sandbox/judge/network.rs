@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, Scene};
 use super::words::{is_open, operands, values};
+use crate::sandbox::address;
 use crate::sandbox::tools::Risk;
 
 /// Judges a program that is there to talk to other machines, or is none.
@@ -82,7 +83,12 @@ pub(super) fn host_of(word: &str) -> Option<String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
     let host = host.trim_end_matches('.');
     let dotted = host.contains('.') || host == "localhost" || word.contains("://");
-    (dotted && !host.is_empty() && host.chars().all(plain)).then(|| host.to_ascii_lowercase())
+    (dotted && !host.is_empty() && host.chars().all(plain)).then(|| canonical(host))
+}
+
+/// Returns a host as rules name it: in lower case, and an address in its usual form however it was written.
+fn canonical(host: &str) -> String {
+    address::parse(host).map_or_else(|| host.to_ascii_lowercase(), |address| address.to_string())
 }
 
 /// Returns the machine of `user@host`, `host:path` or `host`.
@@ -91,7 +97,7 @@ fn host_of_remote(word: &str) -> Option<String> {
     let host = host.rsplit('@').next().unwrap_or_default();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     let named = word.contains('@') || word.contains(':') || !word.contains('/');
-    (named && !host.is_empty() && host.chars().all(plain)).then(|| host.to_ascii_lowercase())
+    (named && !host.is_empty() && host.chars().all(plain)).then(|| canonical(host))
 }
 
 const FETCHERS: [&str; 8] = ["curl", "wget", "aria2c", "http", "https", "xh", "lynx", "fetch"];

@@ -15,7 +15,25 @@ pub struct Judgement {
     /// Everything that it would do.
     pub parts: Vec<Part>,
     /// Why it cannot be told what it does, if it cannot.
-    pub unclear: Option<String>,
+    pub unclear: Option<Doubt>,
+}
+
+/// Why it cannot be told what a command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// The reason.
+    pub reason: String,
+    /// How much of the command is among the parts all the same.
+    pub coverage: Coverage,
+}
+
+/// How much of a command is among its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coverage {
+    /// Every command that the shell runs: rules can be held against them.
+    Complete,
+    /// Not all of them: a rule may be about one that is not there.
+    Partial,
 }
 
 /// One thing that a call would do: a file tool, or one command among several.

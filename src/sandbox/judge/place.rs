@@ -1,14 +1,23 @@
 //! Where paths lead, told by their spelling alone: nothing is looked up, and links are not followed.
 
-use std::path::{Component, Path};
+use std::net::IpAddr;
+use std::path::{Component, Path, PathBuf};
 
+use crate::sandbox::confine::HiddenEntries;
 use crate::sandbox::shell::{GLOB, HOLE};
 
-/// Where a call is made: the workspace and the user's home.
+/// Where a call is made: the workspace and the user's homes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     workspace: String,
-    home: Option<String>,
+    /// How its user calls the workspace, where that is another path.
+    named: Option<String>,
+    /// The first is the one that `~` stands for.
+    homes: Vec<String>,
+    /// What the host of a fetch led to when it was looked up.
+    addresses: Vec<IpAddr>,
+    /// What is hidden from commands of a workspace that is a home.
+    hidden: HiddenEntries,
 }
 
 /// A path as far as its spelling tells.
@@ -41,12 +50,82 @@ pub(super) enum Base {
 impl Place {
     /// Names the workspace, an absolute path, and the home where it is known.
     pub fn new(workspace: &Path, home: Option<&Path>) -> Self {
-        Self { workspace: slashed(workspace), home: home.map(slashed) }
+        Self {
+            workspace: slashed(workspace),
+            named: None,
+            homes: home.map(slashed).into_iter().collect(),
+            addresses: Vec::new(),
+            hidden: HiddenEntries::default(),
+        }
+    }
+
+    /// Takes another path for the workspace too: the one by which its user calls it.
+    #[must_use]
+    pub fn also_named(self, name: &Path) -> Self {
+        let name = slashed(name);
+        Self { named: (name != self.workspace).then_some(name), ..self }
+    }
+
+    /// Adds further homes of the user, and other paths of the same ones.
+    #[must_use]
+    pub fn with_homes(mut self, homes: &[PathBuf]) -> Self {
+        self.homes.extend(homes.iter().map(|home| slashed(home)));
+        self
+    }
+
+    /// Says which entries of the workspace are hidden from commands, as it is a home.
+    #[must_use]
+    pub fn with_hidden_entries(self, hidden: HiddenEntries) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Adds what the host of a fetch led to when it was looked up.
+    #[must_use]
+    pub fn with_addresses(self, addresses: Vec<IpAddr>) -> Self {
+        Self { addresses, ..self }
+    }
+
+    /// Returns what the host of a fetch led to, as far as it was looked up.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Tells whether a spot is hidden from commands, as it is such an entry of a home that is the workspace.
+    pub fn hides(&self, spot: &Spot) -> bool {
+        spot.zone == Zone::Inside && self.hidden.hides(Path::new(&self.whole(spot)))
+    }
+
+    /// Tells whether something that is hidden from commands lies below a spot: it is a home that is the workspace.
+    pub fn holds_hidden(&self, spot: &Spot) -> bool {
+        spot.zone == Zone::Inside && self.hidden.lie_in(Path::new(&self.whole(spot)))
     }
 
     /// Returns the home, with slashes.
     pub fn home(&self) -> Option<&str> {
-        self.home.as_deref()
+        self.homes.first().map(String::as_str)
+    }
+
+    /// Returns the paths from each home on that a spot has, in small letters.
+    ///
+    /// A spot of a workspace that lies below a home and not above it has none: what is worked on there has been chosen.
+    pub(super) fn relative_to_homes(&self, spot: &Spot) -> Vec<String> {
+        if spot.zone == Zone::Unknown {
+            return Vec::new();
+        }
+        let (whole, workspace) = (self.whole(spot).to_lowercase(), self.workspace.to_lowercase());
+        let below = |home: &String| {
+            let home = home.to_lowercase();
+            if spot.zone == Zone::Inside && !is_below(&home, &workspace) {
+                return None;
+            }
+            let rest = whole.strip_prefix(&home)?;
+            if home.ends_with('/') {
+                Some(rest.to_owned())
+            } else {
+                rest.strip_prefix('/').map(str::to_owned)
+            }
+        };
+        self.homes.iter().filter_map(below).collect()
     }
 
     /// Tells where a path of a file tool leads.
@@ -66,12 +145,18 @@ impl Place {
     ///
     /// A workspace that lies below the name has been chosen to be worked in.
     pub(super) fn is_of_home(&self, spot: &Spot, name: &str) -> bool {
-        let Some(home) = self.home.as_ref().filter(|_| spot.zone == Zone::Inside) else { return false };
-        let named = format!("{home}/{name}").to_lowercase();
-        let is_below = |path: &str, root: &str| {
-            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        is_below(&named, &self.workspace.to_lowercase()) && is_below(&self.whole(spot).to_lowercase(), &named)
+        let (workspace, whole) = (self.workspace.to_lowercase(), self.whole(spot).to_lowercase());
+        spot.zone == Zone::Inside
+            && self.homes.iter().any(|home| {
+                let named = format!("{home}/{name}").to_lowercase();
+                is_below(&named, &workspace) && is_below(&whole, &named)
+            })
+    }
+
+    /// Tells whether a home is at a spot or below it.
+    pub(super) fn holds_home(&self, spot: &Spot) -> bool {
+        let whole = self.whole(spot);
+        self.homes.iter().any(|home| is_below(home, &whole))
     }
 
     pub(super) fn base(&self, cwd: Option<&str>) -> Base {
@@ -92,9 +177,12 @@ impl Place {
 
     /// Tells where a word leads from a directory.
     pub(super) fn spot(&self, base: &Base, text: &str) -> Spot {
-        let Some(whole) = self.absolute(base, text) else {
+        let Some(mut whole) = self.absolute(base, text) else {
             return Spot { path: text.to_owned(), zone: Zone::Unknown };
         };
+        if let Some(inner) = self.named.as_ref().and_then(|named| below(&whole, named)) {
+            whole = format!("{}{inner}", self.workspace);
+        }
         let inside = if whole == self.workspace {
             Some("")
         } else {
@@ -111,7 +199,7 @@ impl Place {
     /// Returns the absolute path without `.` and `..`, if it is known where it begins.
     fn absolute(&self, base: &Base, text: &str) -> Option<String> {
         let text = match text.strip_prefix('~') {
-            Some(rest) => match &self.home {
+            Some(rest) => match self.homes.first() {
                 Some(home) => format!("{home}{rest}"),
                 None => return Some(text.to_owned()),
             },
@@ -138,6 +226,16 @@ impl Place {
         let root = if joined.starts_with('/') { "/" } else { "" };
         Some(format!("{root}{}", names.join("/")))
     }
+}
+
+/// Tells whether a path is another or lies below it.
+fn is_below(path: &str, root: &str) -> bool {
+    below(path, root).is_some()
+}
+
+/// Returns what a path has after another that it is or lies below.
+fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    path.strip_prefix(root.trim_end_matches('/')).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn is_absolute(text: &str) -> bool {
@@ -191,6 +289,9 @@ mod tests {
         }
         assert_eq!(place.spot(&Base::Unknown, "x").zone, Zone::Unknown);
         assert_eq!(place.spot(&place.base(Some("src")), "../x").path, "x");
+        let linked = Place::new(Path::new("/data/app"), None).also_named(Path::new("/home/ann/app"));
+        assert_eq!(linked.file("/home/ann/app/x"), Spot { path: "x".into(), zone: Zone::Inside });
+        assert_eq!(linked.file("/home/ann/apple").zone, Zone::Outside);
         let nowhere = Place::new(Path::new("/w"), None);
         assert_eq!(nowhere.file("~/x"), Spot { path: "~/x".into(), zone: Zone::Outside });
     }

@@ -9,19 +9,13 @@ use crate::sandbox::tools::Risk;
 pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
     let Some((program, args)) = words.split_first() else { return Finding::of(Risk::Low) };
     if program.is_empty() || program.contains([crate::sandbox::shell::HOLE, crate::sandbox::shell::GLOB]) {
-        let mut finding = Finding::of(Risk::High);
-        finding.unclear("which program runs is known only then");
-        return finding;
+        return unknown("which program runs is known only then");
     }
     if !program.is_ascii() || program.contains(char::is_whitespace) {
-        let mut finding = Finding::of(Risk::High);
-        finding.unclear("the name of the program is easily taken for another");
-        return finding;
+        return unknown("the name of the program is easily taken for another");
     }
     if RESERVED.contains(&program.as_str()) {
-        let mut finding = Finding::of(Risk::High);
-        finding.unclear("a word that some shells reserve stands for a program");
-        return finding;
+        return unknown("a word that some shells reserve stands for a program");
     }
     let name = plain_name(program);
     let mut finding = builtin(&name, args)
@@ -43,6 +37,13 @@ pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {
     if plain_name(program) != program.rsplit('/').next().unwrap_or_default() {
         finding.raise(Risk::Medium, "it runs a program of an unusual name");
     }
+    finding
+}
+
+/// A command of which not even the program is known: in the sandbox it is like any other that is not known.
+fn unknown(why: &'static str) -> Finding {
+    let mut finding = Finding::of(Risk::Medium);
+    finding.unclear(why);
     finding
 }
 

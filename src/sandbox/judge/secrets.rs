@@ -1,6 +1,7 @@
 //! Files by what others make of them: those that hold secrets, and those that are run or trusted.
 
 use super::place::{Place, Spot, Zone};
+use super::startup;
 use crate::sandbox::tools::Risk;
 
 /// Tells whether a file is named as those are which hold secrets.
@@ -41,7 +42,7 @@ pub(super) fn of_reading(spot: &Spot, place: &Place) -> Risk {
         return Risk::Critical;
     }
     match spot.zone {
-        Zone::Inside if is_secret_of_home(spot, place) => Risk::High,
+        Zone::Inside if is_secret_of_home(spot, place) || place.hides(spot) => Risk::High,
         Zone::Inside if holds_secrets(spot, place) => Risk::Medium,
         Zone::Outside | Zone::Unknown if holds_secrets(spot, place) => Risk::High,
         Zone::Inside | Zone::Outside | Zone::Unknown => Risk::Low,
@@ -56,13 +57,23 @@ pub(super) fn of_writing(spot: &Spot, place: &Place) -> Risk {
         return Risk::Critical;
     }
     let mut trusted = SECRET_FOLDERS.iter().chain(&RUN_FOLDERS).chain(&RUN_FILES);
+    let at_home = startup::of_writing(spot, place);
     match spot.zone {
         Zone::Inside if trusted.any(|name| place.is_of_home(spot, name)) => Risk::Critical,
         Zone::Inside => {
             let run = path.split('/').any(|name| RUN_BY_OTHERS.contains(&name));
-            if run || holds_secrets(spot, place) { Risk::High } else { Risk::Medium }
+            let least = if run || holds_secrets(spot, place) { Risk::High } else { Risk::Medium };
+            at_home.unwrap_or(least).max(least)
         }
-        Zone::Outside | Zone::Unknown => of_writing_outside(&path),
+        Zone::Outside => {
+            let least = of_writing_outside(&path);
+            at_home.unwrap_or(least).max(least)
+        }
+        // The confinement keeps it in the workspace; without one, who cannot tell where it leads asks.
+        Zone::Unknown => match at_home.unwrap_or(Risk::Low).max(of_writing_outside(&path)) {
+            Risk::Critical => Risk::Critical,
+            Risk::Low | Risk::Medium | Risk::High => Risk::Medium,
+        },
     }
 }
 

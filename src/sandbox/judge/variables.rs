@@ -1,11 +1,19 @@
 //! Variables that change what commands do.
 
-/// Tells whether setting a variable changes which programs run, what they load, or how the shell reads.
-pub(super) fn is_sensitive(name: &str) -> bool {
-    NAMES.contains(&name)
+use super::part::Coverage;
+
+/// Returns what setting a variable does to the commands that are seen; nothing for one that is only data.
+///
+/// With some the shell itself reads or finds other commands than are written. With the others it runs what is written,
+/// and the programs load or do something else, as they may for any file that they read.
+pub(super) fn effect_of(name: &str) -> Option<Coverage> {
+    if OF_SHELL.contains(&name) || name.starts_with("BASH_FUNC") || name.contains('\0') {
+        return Some(Coverage::Partial);
+    }
+    let of_programs = NAMES.contains(&name)
         || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
-        || ENDINGS.iter().any(|ending| name.ends_with(ending))
-        || name.contains('\0')
+        || ENDINGS.iter().any(|ending| name.ends_with(ending));
+    (of_programs && !DATA.contains(&name)).then_some(Coverage::Complete)
 }
 
 /// Tells whether a program or builtin takes names of variables, or assignments, as its words.
@@ -25,7 +33,8 @@ pub(super) fn assigned(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-const NAMES: [&str; 38] = [
+/// Variables by which a shell finds and reads commands, and works out paths.
+const OF_SHELL: [&str; 20] = [
     "IFS",
     "PATH",
     "ENV",
@@ -42,6 +51,22 @@ const NAMES: [&str; 38] = [
     "PWD",
     "OLDPWD",
     "SHELL",
+    "FPATH",
+    "GLOBIGNORE",
+    "BASH_COMPAT",
+    "POSIXLY_CORRECT",
+];
+/// Variables that begin like others and choose nothing that runs.
+const DATA: [&str; 6] = [
+    "NODE_ENV",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHASHSEED",
+    "PYTHONIOENCODING",
+    "PYTHONUTF8",
+];
+/// Variables that name programs, or what programs load.
+const NAMES: [&str; 18] = [
     "EDITOR",
     "VISUAL",
     "PAGER",
@@ -60,16 +85,11 @@ const NAMES: [&str; 38] = [
     "TERMINFO",
     "HOSTALIASES",
     "RUSTC",
-    "FPATH",
-    "GLOBIGNORE",
-    "BASH_COMPAT",
-    "POSIXLY_CORRECT",
 ];
-const BEGINNINGS: [&str; 22] = [
+const BEGINNINGS: [&str; 21] = [
     "LD_",
     "DYLD_",
     "GIT_",
-    "BASH_FUNC",
     "PYTHON",
     "PERL5",
     "PERLLIB",

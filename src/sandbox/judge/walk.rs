@@ -1,9 +1,9 @@
 //! Walks over everything that a command text runs, and judges each command where it stands.
 
 use super::finding::{Finding, Inner, Input, Scene, Traits, spots};
-use super::part::{By, Part, Spelling, Touch, What};
+use super::part::{By, Coverage, Doubt, Part, Spelling, Touch, What};
 use super::place::{Base, Place, Zone};
-use super::variables::{assigned, is_sensitive, takes_names};
+use super::variables::{assigned, effect_of, takes_names};
 use super::words::plain_name;
 use super::{programs, secrets};
 use crate::sandbox::shell::{
@@ -24,7 +24,7 @@ pub(super) struct Walk<'a> {
     /// How many texts lie in each other.
     depth: usize,
     pub(super) parts: Vec<Part>,
-    pub(super) unclear: Option<String>,
+    pub(super) unclear: Option<Doubt>,
     pub(super) fork_bomb: bool,
     pub(super) traits: Traits,
     /// Whether arithmetic looks at variables, and whether a variable has a value that nobody knows.
@@ -71,9 +71,14 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Notes that commands may run that are not seen here, and why.
     fn doubt(&mut self, what: impl Into<String>) {
-        if self.unclear.is_none() {
-            self.unclear = Some(what.into());
+        self.doubt_with(what, Coverage::Partial);
+    }
+
+    fn doubt_with(&mut self, what: impl Into<String>, coverage: Coverage) {
+        if self.unclear.as_ref().is_none_or(|known| known.coverage < coverage) {
+            self.unclear = Some(Doubt { reason: what.into(), coverage });
         }
     }
 
@@ -202,8 +207,8 @@ impl<'a> Walk<'a> {
         self.names(words);
         let scene = Scene { place: self.place, bases: &self.bases, input: stand.input.clone() };
         let finding = programs::judge(words, &scene);
-        if let Some(what) = finding.unclear {
-            self.doubt(what);
+        if let Some((what, coverage)) = finding.unclear {
+            self.doubt_with(what, coverage);
         }
         self.note(finding.traits);
         let before = self.parts.len();
@@ -259,8 +264,8 @@ impl<'a> Walk<'a> {
     }
 
     fn variable(&mut self, name: &str) {
-        if is_sensitive(name) {
-            self.doubt(format!("the variable {name} changes what commands do"));
+        if let Some(coverage) = effect_of(name) {
+            self.doubt_with(format!("the variable {name} changes what commands do"), coverage);
         }
     }
 
@@ -307,7 +312,7 @@ impl<'a> Walk<'a> {
         let scene = Scene { place: self.place, bases: &self.bases, input: Input::Quiet };
         let spots = spots(word, &scene);
         if usage == Use::Writes && spots.iter().any(|spot| spot.zone == Zone::Unknown) {
-            self.doubt("where a redirection writes is known only when it runs");
+            self.doubt_with("where a redirection writes is known only when it runs", Coverage::Complete);
         }
         let place = self.place;
         let touch = |spot| {

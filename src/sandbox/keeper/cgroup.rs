@@ -51,14 +51,25 @@ impl Cgroup {
         }
     }
 
-    /// Bounds what is used in it, as far as the hierarchy counts that here.
+    /// Bounds what is used in it, as far as the hierarchy counts that here; who uses too much memory ends as a whole.
     pub(super) fn bound(&self, bounds: Bounds) {
-        for (file, most) in [("pids.max", bounds.processes), ("memory.max", bounds.memory)] {
+        for (file, value) in [
+            ("pids.max", bounds.processes),
+            ("memory.max", bounds.memory),
+            ("memory.swap.max", 0),
+            ("memory.oom.group", 1),
+        ] {
             let path = self.path.join(file);
             if path.exists() {
-                let _as_far_as_allowed = fs::write(path, most.to_string());
+                let _as_far_as_allowed = fs::write(path, value.to_string());
             }
         }
+    }
+
+    /// Tells whether the system has ended processes in it because they used too much memory.
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        events.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
     }
 
     /// Kills every process in it, all at once.
@@ -129,21 +140,36 @@ fn kill(path: &Path) {
     let _missing = fs::write(path.join("cgroup.kill"), "1");
 }
 
+/// How often a cgroup is tried to be removed, a millisecond apart: on a busy machine the kernel takes its time to let the dead go.
+const REMOVALS: usize = 1000;
+
 /// Removes a cgroup with those a step has made in it; one whose dead are not yet reaped is tried again.
 fn remove(path: &Path) {
-    for _ in 0..20 {
-        for inner in fs::read_dir(path).into_iter().flatten().flatten() {
-            if inner.file_type().is_ok_and(|kind| kind.is_dir()) {
-                remove(&inner.path());
-            }
+    for _ in 0..REMOVALS {
+        let mut busy = false;
+        for inner in with_inner(path).iter().rev() {
+            let removed = fs::remove_dir(inner);
+            busy |= removed.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
         }
-        match fs::remove_dir(path) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(()) | Err(_) => return,
+        if !busy {
+            return;
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// A cgroup and all below it, each after the one that it is in; how deep they are is not ours to say.
+fn with_inner(path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![path.to_owned()];
+    let mut looked_at = 0;
+    while let Some(path) = found.get(looked_at) {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let inner: Vec<PathBuf> = inner.map(|entry| entry.path()).collect();
+        found.extend(inner);
+        looked_at += 1;
+    }
+    found
 }
 
 /// Where the cgroup of this process is found in the file system, from the texts of `mountinfo` and `cgroup`.
@@ -215,6 +241,22 @@ mod tests {
         assert_eq!(named("0::/user.slice\n"), None);
         assert_eq!(named("0::/pushd-step-x\n"), None);
         assert_eq!(named(""), None);
+    }
+
+    #[test]
+    fn groups_within_groups_are_removed_however_deep_they_are() {
+        // An ordinary directory is removed as a cgroup is, as long as there are no files in it.
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().join("top");
+        let mut path = top.clone();
+        fs::create_dir(&path).unwrap();
+        while path.as_os_str().len() < 4000 {
+            path.push("g");
+            fs::create_dir(&path).unwrap();
+        }
+        fs::create_dir(top.join("beside")).unwrap();
+        remove(&top);
+        assert!(!top.exists());
     }
 
     #[test]

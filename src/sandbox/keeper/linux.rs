@@ -3,7 +3,7 @@
 //! Nobody is signalled by number alone: a process that is not the keeper's own child is named by a descriptor and
 //! its time of birth, so that an id given away in the meantime hurts no stranger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -21,12 +21,21 @@ use super::cgroup::{self, Cgroup};
 use super::table::{self, Entry};
 use super::{Told, Tree, is_closed};
 use crate::sandbox::confine::Bounds;
-use crate::sandbox::keeper::Ancestry;
+use crate::sandbox::keeper::{Ancestor, Ancestry};
 
 mod confined;
+mod holder;
+mod memory;
+mod orphans;
 
 pub(super) use confined::{Inside, start_inside};
 pub(in super::super) use confined::{inside, seal};
+pub(in super::super) use holder::main as hold;
+pub(super) use memory::MemoryWatch;
+pub(in super::super) use orphans::end_orphans;
+
+/// This system says who descends from whom.
+pub(in super::super) const TELLS_DESCENT: bool = true;
 
 /// How many passes a sweep makes before it kills what it has.
 const PASSES: usize = 64;
@@ -78,6 +87,11 @@ impl Room {
             cgroup.bound(bounds);
         }
         Some(Self(cgroup))
+    }
+
+    /// Tells whether the system has ended processes in it because they used too much memory.
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        self.0.ran_out_of_memory()
     }
 
     /// Removes it.
@@ -150,11 +164,11 @@ impl Wakeup {
         SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
 
-    /// Waits until a child died, or everything is to be ended.
-    pub(super) fn wait(&self, link: BorrowedFd<'_>) -> nix::Result<Told> {
+    /// Waits until a child died, everything is to be ended, or `limit` is over.
+    pub(super) fn wait(&self, link: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<Told> {
         let mut sources =
             [PollFd::new(link, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut sources, PollTimeout::NONE) {
+        match poll(&mut sources, limit.map_or(PollTimeout::NONE, timeout)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
@@ -165,9 +179,25 @@ impl Wakeup {
 
     /// Waits until a child died, for at most `limit`.
     pub(super) fn pause(&self, limit: Duration) {
-        let millis = PollTimeout::try_from(limit.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
-        let _timed_out = poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], millis);
+        let _timed_out = poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout(limit));
         self.drain();
+    }
+
+    /// Waits until a child died or `other` can be read, for at most `limit`; whether `other` can be read.
+    ///
+    /// A request to end is not heard: whoever waits so ends when `other` does.
+    fn wait_beside(&self, other: BorrowedFd<'_>, limit: Option<Duration>) -> nix::Result<bool> {
+        let mut sources =
+            [PollFd::new(other, PollFlags::POLLIN), PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let limit = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::try_from(limit.as_millis().max(1)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut sources, limit) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        self.drain();
+        Ok(sources[0].any().unwrap_or(true))
     }
 
     /// Takes the signals that have come; whether one asked for the end.
@@ -178,6 +208,10 @@ impl Wakeup {
         }
         asked
     }
+}
+
+fn timeout(limit: Duration) -> PollTimeout {
+    PollTimeout::try_from(limit.as_millis().max(1)).unwrap_or(PollTimeout::MAX)
 }
 
 /// With a subreaper, to have no child is to have no descendant.
@@ -192,15 +226,22 @@ pub(super) fn strike(_shell: Pid, room: Option<&Room>) {
     if let Some(room) = room {
         room.0.kill();
     }
+    strike_children(&BTreeSet::new());
+}
+
+/// Stops, then kills, all children of this process and their descendants, except those who are to be spared with theirs.
+///
+/// It is for processes with one thread, which reap their children themselves.
+fn strike_children(spared: &BTreeSet<i32>) {
+    let own = getpid().as_raw();
+    let is_root = |entry: &Entry| entry.parent == own && !spared.contains(&entry.pid);
     let mut caught = Caught::default();
     for _ in 0..PASSES {
-        if caught.stop_children() + caught.stop_descendants() == 0 {
+        if caught.stop_children(spared) + caught.stop_descendants(&is_root) == 0 {
             break;
         }
     }
-    for (pid, born) in caught.0 {
-        send(pid, born, Signal::SIGKILL);
-    }
+    caught.kill();
 }
 
 /// The processes stopped so far, with their time of birth; own children need none, for nobody else reaps them.
@@ -208,14 +249,15 @@ pub(super) fn strike(_shell: Pid, room: Option<&Room>) {
 struct Caught(BTreeMap<i32, Option<u64>>);
 
 impl Caught {
-    /// Stops the keeper's own children, and says how many were new.
+    /// Stops the own children, and says how many were new.
     ///
     /// This is quick enough to catch one that forks and leaves over and over, and becomes our child in between.
-    fn stop_children(&mut self) -> usize {
+    fn stop_children(&mut self, spared: &BTreeSet<i32>) -> usize {
         let mut found = 0;
         for _ in 0..PASSES {
             let before = found;
-            for pid in table::own_children() {
+            let children = table::own_children().unwrap_or_default();
+            for pid in children.into_iter().filter(|pid| !spared.contains(pid)) {
                 if self.0.insert(pid, None).is_none() {
                     send(pid, None, Signal::SIGSTOP);
                     found += 1;
@@ -228,23 +270,28 @@ impl Caught {
         found
     }
 
-    /// Stops whoever descends from the keeper according to the system's table, and says how many were new.
+    /// Stops the roots and whoever descends from one caught, according to the system's table, and says how many were new.
     ///
     /// Each is stopped as soon as it is read; children younger than their parents are met after them, mostly.
-    fn stop_descendants(&mut self) -> usize {
-        let own = getpid().as_raw();
+    fn stop_descendants(&mut self, is_root: &dyn Fn(&Entry) -> bool) -> usize {
         let mut found = 0;
         for entry in table::pids().filter_map(Entry::read) {
             let known = self.0.contains_key(&entry.pid);
-            if known || entry.dead || !(entry.parent == own || self.0.contains_key(&entry.parent)) {
+            if known || entry.dead || !(is_root(&entry) || self.0.contains_key(&entry.parent)) {
                 continue;
             }
-            let born = (entry.parent != own).then_some(entry.born);
-            send(entry.pid, born, Signal::SIGSTOP);
-            self.0.insert(entry.pid, born);
+            send(entry.pid, Some(entry.born), Signal::SIGSTOP);
+            self.0.insert(entry.pid, Some(entry.born));
             found += 1;
         }
         found
+    }
+
+    /// Kills everybody who was caught.
+    fn kill(self) {
+        for (pid, born) in self.0 {
+            send(pid, born, Signal::SIGKILL);
+        }
     }
 }
 
@@ -293,19 +340,33 @@ pub(in super::super) fn ancestry(pid: u32) -> Ancestry {
         let Some(entry) = i32::try_from(pid).ok().and_then(Entry::read).filter(|entry| !entry.dead) else {
             return Ancestry::Gone;
         };
-        if let Some(above) = above(entry) {
-            return Ancestry::Known { above, cgroup: cgroup::keeper_of(pid) };
+        if let Some((above, complete)) = above(entry) {
+            return Ancestry::Known { above, complete, cgroup: cgroup::keeper_of(pid) };
         }
     }
     Ancestry::Gone
 }
 
-/// A process and its parents; `None` when one ended meanwhile, whose children then have another parent.
-fn above(mut entry: Entry) -> Option<Vec<u32>> {
-    let mut above = vec![u32::try_from(entry.pid).ok()?];
-    while let Ok(parent @ 1..) = u32::try_from(entry.parent) {
-        above.push(parent);
-        entry = Entry::read(entry.parent)?;
+/// A process and its parents, and whether they are all; `None` when one ended meanwhile, whose children then have another
+/// parent.
+fn above(mut entry: Entry) -> Option<(Vec<Ancestor>, bool)> {
+    let mut above = vec![Ancestor::try_from(entry).ok()?];
+    while entry.parent > 0 {
+        let Some(parent) = Entry::read(entry.parent) else {
+            // One that is still the parent is there, and hidden (`hidepid`).
+            let still = Entry::read(entry.pid)?;
+            return (still == entry).then_some((above, false));
+        };
+        entry = parent;
+        above.push(Ancestor::try_from(entry).ok()?);
     }
-    Some(above)
+    Some((above, true))
+}
+
+impl TryFrom<Entry> for Ancestor {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(entry: Entry) -> Result<Self, Self::Error> {
+        Ok(Self { pid: entry.pid.try_into()?, born: entry.born, alive: !entry.dead })
+    }
 }

@@ -7,10 +7,15 @@
 //! How it holds on to a tree, on Linux: it is the subreaper of all below it, so whoever loses its parent becomes its
 //! child, `setsid` and double forks included, and `waitpid` saying that it has no child is the proof that nothing is
 //! left. Where a cgroup can be made, the step is born into one, which also ends what the keeper may not signal.
+//!
+//! On Linux all keepers are children of one holder, `push __hold`, a subreaper as well: what a killed keeper leaves behind
+//! becomes the holder's, which ends it before the keeper's end is reported.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+
+use super::removal;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -22,15 +27,29 @@ mod os;
 /// The argument that makes this program a keeper.
 pub const ARGUMENT: &str = "__keep";
 
+/// The argument that makes this program the holder of all keepers of a daemon.
+pub const HOLD_ARGUMENT: &str = "__hold";
+
 /// The argument after it that makes this program the first process behind the walls that bubblewrap has built.
 pub(super) const INSIDE: &str = "inside";
 
-/// Is a keeper, from its order to its end; to be called before anything else is set up.
-pub fn main() -> ExitCode {
-    if std::env::args_os().nth(2).is_some_and(|argument| argument == INSIDE) {
-        os::inside()
+/// Is a keeper or a holder where the arguments say so, until its end; to be called before anything else is set up.
+pub fn main_if_asked() -> Option<ExitCode> {
+    let argument = std::env::args_os().nth(1)?;
+    if argument == ARGUMENT {
+        Some(main())
+    } else if argument == HOLD_ARGUMENT {
+        Some(os::hold())
     } else {
-        os::main()
+        None
+    }
+}
+
+fn main() -> ExitCode {
+    match std::env::args_os().nth(2) {
+        Some(argument) if argument == INSIDE => os::inside(),
+        Some(argument) if argument == removal::ARGUMENT => removal::main(),
+        Some(_) | None => os::main(),
     }
 }
 
@@ -59,6 +78,28 @@ pub(super) fn clean_after(keeper: u32) {
     }
 }
 
+/// Ends the processes that this one has inherited as a subreaper: its children in a session other than its own, with their
+/// descendants, except those spared; returns whether any is left.
+#[cfg(target_os = "linux")]
+pub(super) fn end_orphans(spared: &std::collections::BTreeSet<u32>) -> bool {
+    os::end_orphans(spared)
+}
+
+/// Whether this system says who descends from whom.
+pub(super) const TELLS_DESCENT: bool = os::TELLS_DESCENT;
+
+/// A process above another, or itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "one system tells, the others say that they do not")]
+pub(super) struct Ancestor {
+    /// Its id.
+    pub(super) pid: u32,
+    /// When it was born: with the id, it names a process for good.
+    pub(super) born: u64,
+    /// Whether it has not ended.
+    pub(super) alive: bool,
+}
+
 /// What is above a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(dead_code, reason = "one system tells, the others say that they do not")]
@@ -70,7 +111,9 @@ pub(super) enum Ancestry {
     /// It, its parents up to the first process, and the keeper by whose id its cgroup is called.
     Known {
         /// Itself first.
-        above: Vec<u32>,
+        above: Vec<Ancestor>,
+        /// Whether they are all; the system may hide some.
+        complete: bool,
         /// The keeper of its cgroup.
         cgroup: Option<u32>,
     },

@@ -50,8 +50,29 @@ impl Room {
         None
     }
 
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(super) fn close(self) {
         match self.0 {}
+    }
+}
+
+/// Nobody watches memory here: there is no sandbox that bounds it.
+pub(super) struct MemoryWatch;
+
+impl MemoryWatch {
+    pub(super) const fn new(_bounds: Bounds) -> Self {
+        Self
+    }
+
+    pub(super) const fn due_in(&self) -> Duration {
+        Duration::MAX
+    }
+
+    pub(super) const fn is_exceeded(&mut self) -> bool {
+        false
     }
 }
 
@@ -79,6 +100,14 @@ pub(super) fn start_inside(
 /// Refuses: there are no rules.
 pub(in super::super) const fn seal(_walls: &Walls) -> Result<Standing, Obstacle> {
     Err(NO_WALLS)
+}
+
+/// This system does not say who descends from whom.
+pub(in super::super) const TELLS_DESCENT: bool = false;
+
+/// Refuses: supervisors are started by the daemon itself.
+pub(in super::super) fn hold() -> ExitCode {
+    ExitCode::FAILURE
 }
 
 /// Refuses: nothing is ever inside of walls.
@@ -114,7 +143,7 @@ impl Wakeup {
     }
 
     /// Waits until everything is to be ended, or it is time to look for dead children.
-    pub(super) fn wait(&self, link: BorrowedFd<'_>) -> nix::Result<Told> {
+    pub(super) fn wait(&self, link: BorrowedFd<'_>, _limit: Option<Duration>) -> nix::Result<Told> {
         match poll(&mut [PollFd::new(link, PollFlags::POLLIN)], PollTimeout::from(LOOK_MILLIS)) {
             Ok(1..) if is_closed(link) => Ok(Told::End),
             Ok(_) | Err(Errno::EINTR) => Ok(Told::Nothing),

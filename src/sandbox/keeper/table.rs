@@ -12,9 +12,11 @@ pub(super) struct Entry {
     pub(super) pid: i32,
     /// Its parent's id.
     pub(super) parent: i32,
+    /// Its session: no process can enter one that is there already.
+    pub(super) session: i32,
     /// When it was born, in ticks since boot: with the id, it names a process for good.
     pub(super) born: u64,
-    /// Whether it is dead and waits to be reaped.
+    /// Whether it is dead and waits to be reaped; one whose first thread has ended while others run is not.
     pub(super) dead: bool,
 }
 
@@ -34,8 +36,10 @@ impl Entry {
         let mut fields = line.get(after_name..)?.split(|byte| *byte == b' ');
         let state = fields.next()?;
         let parent = number(fields.next()?)?;
-        let born = number(fields.nth(17)?)?;
-        Some(Self { pid, parent, born, dead: matches!(state, b"Z" | b"X") })
+        let session = number(fields.nth(1)?)?;
+        let threads: u32 = number(fields.nth(13)?)?;
+        let born = number(fields.nth(1)?)?;
+        Some(Self { pid, parent, session, born, dead: matches!(state, b"Z" | b"X") && threads <= 1 })
     }
 }
 
@@ -46,9 +50,9 @@ pub(super) fn pids() -> impl Iterator<Item = i32> {
 }
 
 /// The ids of this process's own children, from a file that not every system has.
-pub(super) fn own_children() -> Vec<i32> {
-    let list = fs::read("/proc/thread-self/children").unwrap_or_default();
-    list.split(|byte| *byte == b' ').filter_map(number).collect()
+pub(super) fn own_children() -> Option<Vec<i32>> {
+    let list = fs::read("/proc/thread-self/children").ok()?;
+    Some(list.split(|byte| *byte == b' ').filter_map(number).collect())
 }
 
 fn number<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
@@ -61,8 +65,15 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let line = b"77 (a) S 1 (b c)) Z 12 77 77 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
-        assert_eq!(Entry::parse(line), Some(Entry { pid: 77, parent: 12, born: 98765, dead: true }));
+        let line = b"77 (a) S 1 (b c)) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
+        let entry = Entry { pid: 77, parent: 12, session: 70, born: 98765, dead: true };
+        assert_eq!(Entry::parse(line), Some(entry));
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_not_dead() {
+        let line = b"77 (a) Z 12 77 70 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 2 0 98765 0 0";
+        assert!(!Entry::parse(line).unwrap().dead);
     }
 
     #[test]

@@ -2,9 +2,13 @@
 //!
 //! What differs between systems is in `platform`: how a tree is found, and when it is empty.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,7 +19,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
 use crate::sandbox::confine::{Walls, Way};
-use crate::sandbox::message::{ORDER_MAX, Order, REPORT_LEN, Report, Standing};
+use crate::sandbox::ground::FileId;
+use crate::sandbox::message::{ORDER_MAX, Obstacle, Order, Part, REPORT_LEN, Report, Standing, Workspace};
 
 #[cfg(target_os = "linux")]
 mod cgroup;
@@ -28,8 +33,10 @@ mod platform;
 #[cfg(target_os = "linux")]
 mod table;
 
-pub(super) use platform::{HOLDER, ancestry, clean_after, find_cgroups, inside, layers};
-use platform::{Inside, Room, Wakeup, seal};
+#[cfg(target_os = "linux")]
+pub(super) use platform::end_orphans;
+pub(super) use platform::{HOLDER, TELLS_DESCENT, ancestry, clean_after, find_cgroups, hold, inside, layers};
+use platform::{Inside, MemoryWatch, Room, Wakeup, seal};
 
 /// How long killed processes are waited for before the tree is gone through again.
 const ROUND: Duration = Duration::from_millis(10);
@@ -39,6 +46,11 @@ const ROUND_MAX: Duration = Duration::from_millis(320);
 
 /// Is a keeper until nothing of its step is left.
 pub(super) fn main() -> ExitCode {
+    if supervise() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Supervises one step, whose order comes from standard input; whether nothing of it is left.
+fn supervise() -> bool {
     let input = io::stdin();
     let link = input.as_fd();
     platform::settle();
@@ -47,9 +59,9 @@ pub(super) fn main() -> ExitCode {
     match keep(link) {
         Ok(()) => {
             report(link, Report::Gone);
-            ExitCode::SUCCESS
+            true
         }
-        Err(_) => ExitCode::FAILURE,
+        Err(_) => false,
     }
 }
 
@@ -57,7 +69,9 @@ pub(super) fn main() -> ExitCode {
 fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     let wakeup = Wakeup::new()?;
     let Some((order, body)) = receive(link)? else { return Ok(()) };
-    let room = Room::open(&order.cgroups, order.walls.as_ref().map(|walls| walls.bounds));
+    let bounds = order.walls.as_ref().map(|walls| walls.bounds);
+    let room = Room::open(&order.cgroups, bounds);
+    let memory = bounds.map(MemoryWatch::new);
     let started = match &order.walls {
         Some(walls) if walls.way != Way::Rules => start_inside(&order, &body, walls, room.as_ref()),
         Some(_) | None => start(link, &order, room.as_ref()),
@@ -65,7 +79,7 @@ fn keep(link: BorrowedFd<'_>) -> nix::Result<()> {
     let kept = match started {
         Ok(shell) => {
             report(link, Report::Started(shell.pid.as_raw()));
-            watch(link, &wakeup, &shell, room.as_ref())
+            watch(link, &wakeup, &shell, room.as_ref(), memory)
         }
         Err(refused) => {
             report(link, refused);
@@ -126,7 +140,7 @@ fn report(link: BorrowedFd<'_>, report: Report) {
 /// Starts the shell; the outputs are then its own alone.
 fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<Shell, Report> {
     let no_shell = |errno: Errno| Report::NoShell(errno as i32);
-    nix::unistd::chdir(order.cwd.as_c_str()).map_err(|errno| Report::NoDirectory(errno as i32))?;
+    enter(order)?;
     let null = null().map_err(no_shell)?;
     let (word, tell) = close_on_exec_pipe().map_err(no_shell)?;
     let keeper = nix::unistd::getpid();
@@ -155,6 +169,32 @@ fn start(link: BorrowedFd<'_>, order: &Order, room: Option<&Room>) -> Result<She
             Ok(Shell { pid: child, inside: None })
         }
     }
+}
+
+/// Enters the directory of the step: one in the workspace that its session began in, where that is known.
+///
+/// What was entered is compared, not its path: whoever may write above the workspace, or in it, can exchange it for another
+/// directory or a link at any moment.
+fn enter(order: &Order) -> Result<(), Report> {
+    let failed = |errno: Errno| Report::NoDirectory(errno as i32);
+    let replaced = || Report::NoWalls(Obstacle { part: Part::Replaced, errno: 0 });
+    let Some(Workspace { path, id }) = &order.workspace else {
+        return nix::unistd::chdir(order.cwd.as_c_str()).map_err(failed);
+    };
+    nix::unistd::chdir(path.as_c_str()).map_err(|_| replaced())?;
+    let there = fs::metadata(".").map_err(|_| replaced())?;
+    if (FileId { device: there.dev(), inode: there.ino() }) != *id {
+        return Err(replaced());
+    }
+    let workspace = nix::unistd::getcwd().map_err(failed)?;
+    let [path, cwd] = [path, &order.cwd].map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
+    let inner = cwd.strip_prefix(path).unwrap_or(cwd);
+    if inner.as_os_str().is_empty() {
+        return Ok(());
+    }
+    nix::unistd::chdir(inner).map_err(failed)?;
+    let entered = nix::unistd::getcwd().map_err(failed)?;
+    if entered.starts_with(&workspace) { Ok(()) } else { Err(replaced()) }
 }
 
 /// Starts the shell in namespaces of its own.
@@ -226,6 +266,13 @@ fn standard_signals() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
+/// Has a write to a closed socket fail, and not end this process: the daemon may be gone, and what it started is still to be ended.
+#[expect(unsafe_code, reason = "the wrapper takes any handler")]
+fn ignore_broken_pipes() {
+    // SAFETY: to ignore a signal runs no code of ours.
+    let _ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+}
+
 /// A pipe that no other program inherits.
 fn close_on_exec_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) =
@@ -233,13 +280,24 @@ fn close_on_exec_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     Ok((reader.into(), writer.into()))
 }
 
-/// Reaps, until nothing is left or everything is to be ended.
-fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>) -> nix::Result<()> {
+/// Reaps, until nothing is left or everything is to be ended: because somebody says so, or because too much memory is used.
+fn watch(
+    link: BorrowedFd<'_>,
+    wakeup: &Wakeup,
+    shell: &Shell,
+    room: Option<&Room>,
+    mut memory: Option<MemoryWatch>,
+) -> nix::Result<()> {
     loop {
-        if reap(link, shell) == Tree::Empty {
+        if reap(link, shell, room) == Tree::Empty {
             return Ok(());
         }
-        if wakeup.wait(link)? == Told::End {
+        let told = wakeup.wait(link, memory.as_ref().map(MemoryWatch::due_in))?;
+        let exceeded = memory.as_mut().is_some_and(MemoryWatch::is_exceeded);
+        if exceeded {
+            report(link, Report::OutOfMemory);
+        }
+        if exceeded || told == Told::End {
             end(link, wakeup, shell, room);
             return Ok(());
         }
@@ -249,10 +307,10 @@ fn watch(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Roo
 /// Ends everything: round after round, until there is nobody left to wait for.
 fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>) {
     let mut round = ROUND;
-    while reap(link, shell) == Tree::Alive {
+    while reap(link, shell, room) == Tree::Alive {
         platform::strike(shell.pid, room);
         let next = Instant::now() + round;
-        while reap(link, shell) == Tree::Alive {
+        while reap(link, shell, room) == Tree::Alive {
             match next.checked_duration_since(Instant::now()) {
                 Some(left) => wakeup.pause(left),
                 None => break,
@@ -263,13 +321,17 @@ fn end(link: BorrowedFd<'_>, wakeup: &Wakeup, shell: &Shell, room: Option<&Room>
 }
 
 /// Collects the dead, and reports the shell if it is among them.
-fn reap(link: BorrowedFd<'_>, shell: &Shell) -> Tree {
+fn reap(link: BorrowedFd<'_>, shell: &Shell, room: Option<&Room>) -> Tree {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(pid, code)) if pid == shell.pid => {
                 report_end(link, shell, Report::Exited(code));
             }
             Ok(WaitStatus::Signaled(pid, number, _)) if pid == shell.pid => {
+                // The system ends the whole cgroup; what was said inside before is of no interest then.
+                if number == Signal::SIGKILL && room.is_some_and(Room::ran_out_of_memory) {
+                    report(link, Report::OutOfMemory);
+                }
                 report_end(link, shell, Report::Signaled(number as i32));
             }
             Ok(WaitStatus::StillAlive) => return Tree::Alive,

@@ -15,6 +15,14 @@ pub(super) fn inside() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Refuses.
+pub(super) fn hold() -> ExitCode {
+    ExitCode::FAILURE
+}
+
+/// This system does not say who descends from whom.
+pub(super) const TELLS_DESCENT: bool = false;
+
 /// What holds on to processes that lose their parent.
 pub(super) const HOLDER: &str = "none";
 

@@ -1,24 +1,37 @@
 //! What a tool works with, and the shape of what it leaves.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Network;
+use super::addresses::Addresses;
 use super::binding::Binding;
 use super::edit::Planned;
 use super::fault::{Fault, FaultKind};
 use super::limits::Limits;
 use super::request::Request;
+use crate::bounded_io::{FileTasks, NoAnswer};
 use crate::kernel::event::Ending;
 use crate::sandbox::Room;
 use crate::sandbox::ground::Ground;
+use crate::sandbox::judge::Place;
 
 /// Takes the secrets out of a text. Tools call it before they cut a text, so that no half of a secret is left over.
 pub type Safe = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Returns the last place at or before an index at which a text can be cut without leaving half of a secret.
+pub type Cut = Arc<dyn Fn(&str, usize) -> usize + Send + Sync>;
+/// The threads on which the tools of all runs look at files.
+///
+/// The longest thing that a tool does by itself is a search, which bounds its own time; whatever takes longer than this waits for a
+/// file system that does not answer.
+static FILES: LazyLock<FileTasks> = LazyLock::new(|| FileTasks::new(64, Duration::from_secs(120)));
 
 /// Everything that the tools of a run work with.
 #[derive(Clone)]
@@ -29,12 +42,18 @@ pub struct Bench {
     pub tree: Arc<dyn Room>,
     /// The whole environment of commands.
     pub env: Vec<(OsString, OsString)>,
+    /// Directories beside the workspace that confined commands may write.
+    pub writable: Vec<PathBuf>,
     /// Whether other machines may be talked to.
     pub network: Network,
+    /// What names of machines led to when it was decided about them.
+    pub addresses: Arc<Addresses>,
     /// The bounds.
     pub limits: Limits,
     /// Takes secrets out.
     pub safe: Safe,
+    /// Says where a text that is approved can be cut.
+    pub cut: Cut,
     /// What exactly was approved, as a digest; nothing where nobody was asked.
     pub bound: Option<String>,
 }
@@ -47,6 +66,25 @@ impl fmt::Debug for Bench {
 }
 
 impl Bench {
+    /// Returns what paths of a call are judged by: the workspace, the user's homes, and what is hidden in them.
+    pub fn path_context(&self) -> Place {
+        let ground = &self.ground;
+        Place::new(ground.path(), self.variable("HOME").map(Path::new))
+            .also_named(ground.name())
+            .with_homes(ground.homes())
+            .with_hidden_entries(ground.hidden_entries().clone())
+    }
+
+    /// Returns the same with leave for what a call names and is hidden from commands: somebody was, or is to be, asked about it.
+    pub(super) async fn approving(&self, request: &Request) -> Result<Self, Fault> {
+        if self.ground.hidden_entries().is_empty() {
+            return Ok(self.clone());
+        }
+        let paths = request.named_paths();
+        let ground = self.away(move |site| Ok(site.ground.clone().approving(&paths))).await?;
+        Ok(Self { ground, ..self.clone() })
+    }
+
     /// Does something that blocks, off the loop; it is told to stop when nobody waits for it any more.
     pub(super) async fn away<T: Send + 'static>(
         &self,
@@ -58,13 +96,26 @@ impl Bench {
             ground: self.ground.clone(),
             limits: self.limits,
             safe: Arc::clone(&self.safe),
+            cut: Arc::clone(&self.cut),
             bound: self.bound.clone(),
+            home: self.variable("HOME").map(PathBuf::from),
+            config_home: self.variable("XDG_CONFIG_HOME").map(PathBuf::from),
             stop,
         };
-        match tokio::task::spawn_blocking(move || work(&site)).await {
+        match FILES.run_in(self.ground.path(), move || work(&site)).await {
             Ok(done) => done,
-            Err(_) => Err(Fault::new(FaultKind::Internal, "the daemon failed while the tool was used")),
+            Err(NoAnswer::Failed) => {
+                Err(Fault::new(FaultKind::Internal, "the daemon failed while the tool was used"))
+            }
+            Err(late @ (NoAnswer::Late(_) | NoAnswer::Busy)) => {
+                Err(Fault::new(FaultKind::IoFailed, late.to_string()))
+            }
         }
+    }
+
+    fn variable(&self, name: &str) -> Option<&OsStr> {
+        let named = self.env.iter().find(|(known, _)| known == name);
+        named.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
     }
 }
 
@@ -81,14 +132,25 @@ pub(super) struct Site {
     pub(super) ground: Ground,
     pub(super) limits: Limits,
     pub(super) safe: Safe,
+    pub(super) cut: Cut,
     bound: Option<String>,
+    home: Option<PathBuf>,
+    config_home: Option<PathBuf>,
     stop: Arc<AtomicBool>,
 }
 
 impl Site {
+    /// Returns the user's home, and the directory of configurations in it, where they are known.
+    pub(super) fn homes(&self) -> Option<(PathBuf, PathBuf)> {
+        let home = self.home.clone().filter(|home| home.is_absolute())?;
+        let config = self.config_home.clone().filter(|path| path.is_absolute());
+        let config = config.unwrap_or_else(|| home.join(".config"));
+        Some((home, config))
+    }
+
     /// Refuses a change of files that is not the one which was approved.
     pub(super) fn check(&self, request: &Request, files: &[Planned]) -> Result<(), Fault> {
-        let binding = Binding::of(request, self.ground.path());
+        let binding = Binding::of(request, &self.ground);
         files.iter().fold(binding, Binding::file).check(self.bound.as_deref())
     }
 
@@ -105,7 +167,16 @@ impl Site {
     #[cfg(test)]
     pub(super) fn test(path: &std::path::Path, limits: Limits) -> Self {
         let ground = Ground::open(path, crate::sandbox::ground::Reach::Workspace).unwrap();
-        Self { ground, limits, safe: Arc::new(str::to_owned), bound: None, stop: Arc::default() }
+        Self {
+            ground,
+            limits,
+            safe: Arc::new(str::to_owned),
+            cut: Arc::new(floor),
+            bound: None,
+            home: None,
+            config_home: None,
+            stop: Arc::default(),
+        }
     }
 
     #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What an approval is bound to: a digest of exactly what would be done, taken when it is asked and again when it is done.
 //!
-//! It covers the call as it was understood, the workspace, and for files what they hold and are to hold.
+//! It covers the call as it was understood, the workspace, the hidden entries that it leads to, and for files what they hold and
+//! are to hold.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,13 +11,22 @@ use sha2::{Digest, Sha256};
 use super::edit::Planned;
 use super::fault::{Fault, FaultKind};
 use super::request::Request;
+use crate::sandbox::ground::Ground;
 
 /// A digest that is being taken.
 pub(super) struct Binding(Sha256);
 
 impl Binding {
-    /// Begins with a call in a workspace.
-    pub(super) fn of(request: &Request, workspace: &Path) -> Self {
+    /// Begins with a call in a workspace, and the hidden entries to which its paths lead.
+    pub(super) fn of(request: &Request, ground: &Ground) -> Self {
+        let begun = Self::begin(request, ground.path());
+        ground
+            .approved()
+            .iter()
+            .fold(begun, |binding, path| binding.part(path.as_os_str().as_encoded_bytes()))
+    }
+
+    fn begin(request: &Request, workspace: &Path) -> Self {
         let binding = Self(Sha256::new());
         // The form for debugging names every field, and is the same wherever the same program looks at it.
         binding.part(format!("{request:?}").as_bytes()).part(workspace.as_os_str().as_encoded_bytes())
@@ -86,12 +96,12 @@ mod tests {
             file("ax", Some(""), Some("")),
         ];
         let mut digests = vec![
-            Binding::of(&plain, Path::new("/w")).finish(),
-            Binding::of(&plain, Path::new("/v")).finish(),
-            Binding::of(&request(r#"{"command":"make "}"#), Path::new("/w")).finish(),
-            Binding::of(&request(r#"{"command":"make","cwd":"a"}"#), Path::new("/w")).finish(),
+            Binding::begin(&plain, Path::new("/w")).finish(),
+            Binding::begin(&plain, Path::new("/v")).finish(),
+            Binding::begin(&request(r#"{"command":"make "}"#), Path::new("/w")).finish(),
+            Binding::begin(&request(r#"{"command":"make","cwd":"a"}"#), Path::new("/w")).finish(),
         ];
-        digests.extend(files.iter().map(|file| Binding::of(&plain, Path::new("/w")).file(file).finish()));
+        digests.extend(files.iter().map(|file| Binding::begin(&plain, Path::new("/w")).file(file).finish()));
         assert!(digests.iter().all(|digest| digest.len() == 64));
         let count = digests.len();
         digests.sort();
@@ -102,7 +112,7 @@ mod tests {
     #[test]
     fn only_what_was_approved_is_done() {
         let request = parse("sandbox_exec", r#"{"command":"make"}"#).unwrap();
-        let binding = || Binding::of(&request, Path::new("/w"));
+        let binding = || Binding::begin(&request, Path::new("/w"));
         let approved = binding().finish();
         assert_eq!(binding().check(Some(&approved)), Ok(()));
         assert_eq!(binding().check(None), Ok(()));

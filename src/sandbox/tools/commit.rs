@@ -23,6 +23,8 @@ const MESSAGE_MAX: usize = 16 * 1024;
 const PATHS_MAX: usize = 500;
 /// How many files a preview lists.
 const LISTED: usize = 100;
+/// How many files are named that were not chosen.
+const NAMED: usize = 10;
 /// How many untracked files a preview counts the lines of, and how many bytes of each.
 const COUNTED: usize = 1000;
 
@@ -62,9 +64,9 @@ impl Args {
     }
 
     /// The paths to be committed; none where what is staged is.
-    fn wanted(&self, bench: &Bench) -> Result<Vec<String>, Fault> {
+    async fn wanted(&self, bench: &Bench) -> Result<Vec<String>, Fault> {
         match (&self.paths, self.all) {
-            (Some(paths), _) => git::inside(paths, bench),
+            (Some(paths), _) => git::inside(paths, bench).await,
             (None, Some(true)) => Ok(vec![".".to_owned()]),
             (None, Some(false) | None) => Ok(Vec::new()),
         }
@@ -85,7 +87,7 @@ const WHOLE: [&str; 6] = [
 ];
 
 pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    let paths = args.wanted(bench)?;
+    let paths = args.wanted(bench).await?;
     let mut words = vec![
         "commit",
         "--no-verify",
@@ -108,7 +110,10 @@ pub(super) async fn commit(args: &Args, bench: &Bench) -> Result<String, Fault> 
     };
     let shown = [&["show", "--format=%H", "--no-show-signature"][..], &NUMSTAT, &["HEAD"]].concat();
     let branch = ["rev-parse", "--abbrev-ref", "HEAD"];
-    let printed = script.quietly().then(&branch).then(&shown).run_and_change(bench).await?;
+    let printed = match script.quietly().then(&branch).then(&shown).run_and_change(bench).await {
+        Err(fault) if fault.kind == FaultKind::NothingToCommit => return Err(nothing(args, bench).await),
+        printed => printed?,
+    };
     let text = String::from_utf8_lossy(&printed.bytes);
     let (branch, rest) = text.split_once('\n').unwrap_or_default();
     let (commit, stat) =
@@ -148,7 +153,7 @@ pub(super) struct Preview {
 
 /// Looks at what would be committed, without changing anything.
 pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault> {
-    let paths = args.wanted(bench)?;
+    let paths = args.wanted(bench).await?;
     let (branch, tree) = standing(bench).await?;
     let mut about =
         if paths.is_empty() { vec!["--cached", &*tree] } else { vec!["--relative", &*tree, "--"] };
@@ -170,7 +175,7 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
         seal.update(digest);
     }
     if files.is_empty() {
-        return Err(Fault::new(FaultKind::NothingToCommit, "there is nothing to commit"));
+        return Err(nothing(args, bench).await);
     }
     let (insertions, deletions) = sums(&files);
     let listed: Vec<Value> = files
@@ -183,6 +188,42 @@ pub(super) async fn preview(args: &Args, bench: &Bench) -> Result<Preview, Fault
         "message": args.message, "branch": branch, "files": listed,
     });
     Ok(Preview { shown, seal: seal.finalize().into() })
+}
+
+/// Says that there is nothing to commit, and names what there would be if it were chosen.
+async fn nothing(args: &Args, bench: &Bench) -> Fault {
+    let mut message = "there is nothing to commit".to_owned();
+    if args.paths.is_none() && args.all != Some(true) {
+        let mut found = Vec::new();
+        for (what, how) in
+            [("untracked", OTHERS), ("changed", &["--modified", "--deleted", "--deduplicate"][..])]
+        {
+            let printed = Script::git(&[&["ls-files", "-z"], how].concat()).run(bench).await;
+            let text = printed.map(|printed| String::from_utf8_lossy(&printed.bytes).into_owned());
+            let names: Vec<String> =
+                text.unwrap_or_default().split_terminator('\0').map(str::to_owned).collect();
+            if !names.is_empty() {
+                found.push(format!("{what}: {}", few(&names)));
+            }
+        }
+        if !found.is_empty() {
+            message = format!(
+                "nothing is staged, and without `paths` or `all` only what is staged is committed; {}. Name files in `paths`, \
+                 or commit everything with `all`",
+                found.join("; ")
+            );
+        }
+    }
+    Fault::new(FaultKind::NothingToCommit, message)
+}
+
+/// The first of some names, and how many more there are.
+fn few(names: &[String]) -> String {
+    let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// The branch, and the tree that a commit would be compared with: the empty one before the first commit.

@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 pub(super) async fn diff(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    let paths = git::inside(args.paths.as_deref().unwrap_or_default(), bench)?;
+    let paths = git::inside(args.paths.as_deref().unwrap_or_default(), bench).await?;
     let mut words = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative"];
     words.push("--ignore-submodules=dirty");
     if args.staged.unwrap_or(false) {

@@ -14,8 +14,10 @@ pub enum FaultKind {
     NotFound,
     /// The path leads out of the workspace.
     OutsideWorkspace,
-    /// The path leads to the repository itself, or to the project's own rules.
+    /// The path leads to the repository itself, to the project's own rules, or to what is hidden.
     ProtectedPath,
+    /// The path leads to credentials, or to what the daemon keeps for itself.
+    HiddenPath,
     /// A file was wanted and a directory is there.
     IsDirectory,
     /// A directory was wanted and something else is there.
@@ -42,6 +44,8 @@ pub enum FaultKind {
     Signal,
     /// It took too long and was ended.
     TimeLimit,
+    /// It used more memory than it may and was ended.
+    MemoryLimit,
     /// It ended with its run.
     Cut,
     /// Something else was approved than what would be done.
@@ -81,6 +85,7 @@ impl FaultKind {
             Self::NotFound => "NOT_FOUND",
             Self::OutsideWorkspace => "OUTSIDE_WORKSPACE",
             Self::ProtectedPath => "PROTECTED_PATH",
+            Self::HiddenPath => "HIDDEN_PATH",
             Self::IsDirectory => "IS_DIRECTORY",
             Self::NotADirectory => "NOT_A_DIRECTORY",
             Self::NotAFile => "NOT_A_FILE",
@@ -94,6 +99,7 @@ impl FaultKind {
             Self::ExitCode => "EXIT_CODE",
             Self::Signal => "SIGNAL",
             Self::TimeLimit => "TIME_LIMIT",
+            Self::MemoryLimit => "MEMORY_LIMIT",
             Self::Cut => "CUT",
             Self::ExecFailed => "EXEC_FAILED",
             Self::SandboxUnavailable => "SANDBOX_UNAVAILABLE",
@@ -125,6 +131,7 @@ impl FaultKind {
             | Self::NotFound
             | Self::OutsideWorkspace
             | Self::ProtectedPath
+            | Self::HiddenPath
             | Self::IsDirectory
             | Self::NotADirectory
             | Self::NotAFile
@@ -136,6 +143,7 @@ impl FaultKind {
             | Self::PermissionDenied
             | Self::ExitCode
             | Self::Signal
+            | Self::MemoryLimit
             | Self::Cut
             | Self::NotARepository
             | Self::NothingToCommit
@@ -186,6 +194,7 @@ impl From<GroundError> for Fault {
         let kind = match &error {
             GroundError::Outside { .. } => FaultKind::OutsideWorkspace,
             GroundError::Protected { .. } => FaultKind::ProtectedPath,
+            GroundError::Hidden { .. } => FaultKind::HiddenPath,
             GroundError::NotFound { .. } => FaultKind::NotFound,
             GroundError::IsDirectory { .. } => FaultKind::IsDirectory,
             GroundError::NotADirectory { .. } => FaultKind::NotADirectory,
@@ -205,12 +214,13 @@ mod tests {
     use super::FaultKind as Kind;
 
     /// Every kind, in the order of the documentation.
-    const ALL: [Kind; 32] = [
+    const ALL: [Kind; 34] = [
         Kind::UnknownTool,
         Kind::BadArguments,
         Kind::NotFound,
         Kind::OutsideWorkspace,
         Kind::ProtectedPath,
+        Kind::HiddenPath,
         Kind::IsDirectory,
         Kind::NotADirectory,
         Kind::NotAFile,
@@ -224,6 +234,7 @@ mod tests {
         Kind::ExitCode,
         Kind::Signal,
         Kind::TimeLimit,
+        Kind::MemoryLimit,
         Kind::Cut,
         Kind::ExecFailed,
         Kind::SandboxUnavailable,

@@ -1,23 +1,26 @@
 //! `sandbox_fetch`: a page of another machine, as text.
 //!
 //! Only GET, and only the host that was asked for: who is redirected elsewhere is told where, and may ask for that. No
-//! cookie, no credential and no proxy is used.
+//! cookie, no credential and no proxy is used. A host is judged by the addresses that it leads to, and connected to at those
+//! addresses and no others, over redirects too.
 
-use std::error::Error;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::ServerName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Network;
+use super::addresses::worst;
 use super::bench::Bench;
+use super::binding::Binding;
 use super::fault::{Fault, FaultKind};
 use crate::sandbox::output::Excerpt;
 
@@ -44,22 +47,51 @@ impl Args {
     }
 }
 
-/// Tells whether the address is on this machine or in its neighbourhood, where much is open that was never meant for a
-/// model.
-pub(super) fn is_near(args: &Args) -> bool {
-    let Ok(uri) = address(&args.url) else { return true };
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => {
-            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()
-        }
-        Ok(IpAddr::V6(ip)) => {
-            ip.is_loopback() || ip.is_unspecified() || ip.is_unique_local() || ip.is_unicast_link_local()
-        }
+/// Looks up where the host of an address leads, so that it can be decided about, and pins what is found.
+pub(super) async fn addresses(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
+    let uri = to_look_up(args, bench)?;
+    within(bench, bench.addresses.decide(uri.host().unwrap_or_default())).await
+}
+
+/// Returns what was decided on.
+pub(super) async fn decided(args: &Args, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
+    let uri = to_look_up(args, bench)?;
+    within(bench, bench.addresses.decided(uri.host().unwrap_or_default())).await
+}
+
+fn to_look_up(args: &Args, bench: &Bench) -> Result<Uri, Fault> {
+    allowed(bench)?;
+    let uri = address(&args.url)?;
+    let host = uri.host().unwrap_or_default();
+    // A name that is looked up is told to others.
+    if (bench.safe)(host) != host {
+        let message = "the host holds a secret value, so that it is not looked up";
+        return Err(Fault::new(FaultKind::BadArguments, message));
+    }
+    Ok(uri)
+}
+
+/// Adds to what an approval is bound to how near the addresses are.
+///
+/// The addresses themselves may differ: names of many machines lead to another one every time.
+pub(super) fn bound(binding: Binding, addresses: &[IpAddr]) -> Binding {
+    binding.part(worst(addresses).word().as_bytes())
+}
+
+fn allowed(bench: &Bench) -> Result<(), Fault> {
+    match bench.network {
+        Network::Allowed => Ok(()),
+        Network::Off => Err(Fault::new(FaultKind::NetworkOff, "the network is not allowed for tools")),
+    }
+}
+
+/// Waits for something no longer than a fetch may take.
+async fn within<T>(bench: &Bench, doing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    match tokio::time::timeout(bench.limits.fetch, doing).await {
+        Ok(done) => done,
         Err(_) => {
-            let host = host.trim_end_matches('.').to_ascii_lowercase();
-            let named = |end: &str| host.ends_with(end);
-            !host.contains('.') || named(".local") || named(".internal") || named(".localhost")
+            let message = format!("not done after {} seconds", bench.limits.fetch.as_secs());
+            Err(Fault::new(FaultKind::TimeLimit, message))
         }
     }
 }
@@ -76,30 +108,37 @@ fn address(url: &str) -> Result<Uri, Fault> {
             Err(bad("it must not hold a name or a password"))
         }
         Some(authority) if authority.host().is_empty() => Err(bad("it has no host")),
+        Some(authority) if !is_host(authority.host()) => {
+            Err(bad("its host is neither a name of letters, digits, dots and dashes nor an address"))
+        }
         Some(_) => Ok(uri),
         None => Err(bad("it has no host")),
     }
 }
 
-pub(super) async fn fetch(args: &Args, bench: &Bench) -> Result<String, Fault> {
-    match bench.network {
-        Network::Allowed => {}
-        Network::Off => {
-            return Err(Fault::new(FaultKind::NetworkOff, "the network is not allowed for tools"));
-        }
-    }
-    match tokio::time::timeout(bench.limits.fetch, follow(address(&args.url)?, bench)).await {
-        Ok(done) => done,
-        Err(_) => {
-            let message = format!("not done after {} seconds", bench.limits.fetch.as_secs());
-            Err(Fault::new(FaultKind::TimeLimit, message))
-        }
+/// Whether a host can be read in one way only: nothing encoded, nothing that looks like something else.
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
     }
 }
 
-async fn follow(mut uri: Uri, bench: &Bench) -> Result<String, Fault> {
+pub(super) async fn fetch(args: &Args, bench: &Bench) -> Result<String, Fault> {
+    allowed(bench)?;
+    let uri = address(&args.url)?;
+    within(bench, async {
+        let host = uri.host().unwrap_or_default().to_owned();
+        let addresses = bench.addresses.for_use(&host, bench.bound.is_some()).await?;
+        follow(uri, &addresses, bench).await
+    })
+    .await
+}
+
+/// Fetches a page from one of these addresses, wherever it is redirected to on the same host.
+async fn follow(mut uri: Uri, addresses: &[IpAddr], bench: &Bench) -> Result<String, Fault> {
     for _ in 0..=bench.limits.redirects {
-        let response = get(&uri).await?;
+        let response = get(&uri, addresses).await?;
         if !response.status().is_redirection() || !response.headers().contains_key(LOCATION) {
             return page(&uri, response, bench).await;
         }
@@ -135,24 +174,65 @@ fn joined(base: &Uri, location: &str) -> Result<Uri, Fault> {
     address(&whole).map_err(|_| Fault::new(FaultKind::NetworkFailed, format!("redirected to {location:?}")))
 }
 
-async fn get(uri: &Uri) -> Result<Response<Incoming>, Fault> {
-    let https = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().build();
+/// Asks for a page at the first of these addresses that can be connected to; the name stays the one of the address.
+async fn get(uri: &Uri, addresses: &[IpAddr]) -> Result<Response<Incoming>, Fault> {
+    let mut failed = Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}"));
+    for address in addresses {
+        match get_at(uri, *address).await? {
+            Ok(response) => return Ok(response),
+            Err(error) => {
+                failed = Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}"))
+                    .with_detail(chain(&error));
+                if !error.is_connect() {
+                    break;
+                }
+            }
+        }
+    }
+    Err(failed)
+}
+
+/// Asks for a page at one address. The outer fault is one of the request itself.
+async fn get_at(uri: &Uri, address: IpAddr) -> Result<Result<Response<Incoming>, Error>, Fault> {
+    let bad = |error: String| Fault::new(FaultKind::BadArguments, error);
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    // The certificate is that of the name, whatever is connected to; plain HTTP needs none, and its name may be no such.
+    let named = match uri.scheme_str() {
+        Some("https") => ServerName::try_from(host.to_owned()).map_err(|error| bad(error.to_string()))?,
+        Some(_) | None => ServerName::from(address),
+    };
+    let https = HttpsConnectorBuilder::new()
+        .with_webpki_roots()
+        .https_or_http()
+        .with_server_name_resolver(FixedServerNameResolver::new(named))
+        .enable_http1()
+        .build();
     let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(https);
-    let request = Request::get(uri)
+    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let place = SocketAddr::new(address, uri.port_u16().unwrap_or(usual));
+    let at = Uri::builder()
+        .scheme(uri.scheme_str().unwrap_or("https"))
+        .authority(place.to_string())
+        .path_and_query(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .build()
+        .map_err(|error| bad(error.to_string()))?;
+    let request = Request::get(at)
         .header(HOST, uri.authority().map_or("", |authority| authority.as_str()))
         .header(ACCEPT, "text/*, application/json, */*;q=0.1")
         .header(USER_AGENT, concat!("push/", env!("CARGO_PKG_VERSION")))
         .body(Empty::<Bytes>::new())
-        .map_err(|error| Fault::new(FaultKind::BadArguments, error.to_string()))?;
-    client.request(request).await.map_err(|error| {
-        let mut chain = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            chain.push_str(&format!(": {error}"));
-            source = error.source();
-        }
-        Fault::new(FaultKind::NetworkFailed, format!("cannot fetch {uri}")).with_detail(chain)
-    })
+        .map_err(|error| bad(error.to_string()))?;
+    Ok(client.request(request).await)
+}
+
+fn chain(error: &Error) -> String {
+    let mut chain = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        chain.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    chain
 }
 
 async fn page(uri: &Uri, response: Response<Incoming>, bench: &Bench) -> Result<String, Fault> {
@@ -219,7 +299,9 @@ mod tests {
 
     #[test]
     fn an_address_is_one_of_a_page() {
-        for url in ["http://a.org", "https://a.org:8443/x?y#z", "http://[::1]/"] {
+        for url in
+            ["http://a.org", "https://a.org:8443/x?y#z", "http://[::1]/", "http://127.1/", "http://A.ORG./"]
+        {
             assert!(address(url).is_ok(), "{url}");
         }
         for url in [
@@ -230,28 +312,17 @@ mod tests {
             "https://me:pw@a.org/",
             "http://",
             "https:///x",
+            "http://good@127.0.0.1/",
+            "http://127%2e0%2e0%2e1/",
+            "http://%31%32%37.1/",
+            "http://１２７.0.0.1/",
+            "http://bücher.example/",
+            "http://[::1%25lo]/",
+            "http://[::1",
+            "http://a.org\\@127.0.0.1/",
         ] {
             assert_eq!(address(url).unwrap_err().kind, FaultKind::BadArguments, "{url}");
         }
-    }
-
-    #[test]
-    fn what_is_near_is_told_from_what_is_far() {
-        let near = |url: &str| is_near(&Args { url: url.into() });
-        for url in [
-            "http://localhost/",
-            "http://127.0.0.1:3000/",
-            "http://10.1.2.3/",
-            "http://169.254.169.254/latest",
-            "http://[::1]/",
-            "http://[fd00::1]/",
-            "http://router/",
-            "http://nas.local/",
-            "http://metadata.google.internal/",
-        ] {
-            assert!(near(url), "{url}");
-        }
-        assert!(!near("https://example.org/") && !near("http://93.184.216.34/"));
     }
 
     #[test]

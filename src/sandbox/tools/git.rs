@@ -1,13 +1,13 @@
 //! The `git` program, without the doors through which a repository could run something or somebody could be asked.
 //!
-//! Hooks, file system monitors, external differences, text conversions, pagers, editors, signing and credential helpers
-//! are off, variables of the environment that steer git are taken out, and paths are taken by the letter. Filters that
-//! the user's own configuration names still run, as files could not be committed right without them. Those of a repository
-//! inside the workspace would be its author's: no call that may change something looks into one.
+//! The program is found where nobody can have planted it, and is told which repository it works with; it looks for none
+//! itself. Hooks, file system monitors, external differences, text conversions, pagers, editors, signing, credential helpers
+//! and the fetching of what is missing are off, variables of the environment that steer git are taken out, and paths are
+//! taken by the letter. Filters that the user's own configuration names still run, as files could not be committed right
+//! without them. Those of a repository inside the workspace would be its author's: no call that may change something looks
+//! into one.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
@@ -15,13 +15,16 @@ use tokio::sync::mpsc;
 use super::bench::Bench;
 use super::exec;
 use super::fault::{Fault, FaultKind};
+use super::git_access::GitAccess;
+use super::repository::Repository;
+use super::resolve;
 use crate::sandbox::confine::Leave;
 use crate::sandbox::ground::{Reach, stays_beneath};
-use crate::sandbox::{Chunk, Step, Stream};
+use crate::sandbox::program::SearchPath;
+use crate::sandbox::{Chunk, Outputs, Step, Stream};
 
 /// What every call is given before its own words.
 const HARDENED: &[&str] = &[
-    "git",
     "--no-pager",
     "--literal-pathspecs",
     "-c",
@@ -38,6 +41,10 @@ const HARDENED: &[&str] = &[
     "core.askPass=",
     "-c",
     "credential.helper=",
+    "-c",
+    "core.sshCommand=false",
+    "-c",
+    "protocol.allow=never",
     "-c",
     "commit.gpgSign=false",
     "-c",
@@ -64,86 +71,105 @@ pub(super) struct Printed {
 }
 
 /// One use of git after another: each after the first is made only when those before it succeeded.
-pub(super) struct Script(String);
+pub(super) struct Script(Vec<Part>);
+
+/// A part of a script.
+enum Part {
+    /// Words of the shell.
+    Shell(&'static str),
+    /// A call of git.
+    Git(Vec<String>),
+}
 
 impl Script {
     /// Begins with a call of git.
     pub(super) fn git(args: &[&str]) -> Self {
-        Self(String::new()).then(args)
+        Self(Vec::new()).then(args)
     }
 
     /// Goes on with another call.
-    pub(super) fn then(mut self, args: &[&str]) -> Self {
-        if !self.0.is_empty() {
-            self.0.push_str(" && ");
-        }
-        let words: Vec<String> = HARDENED.iter().chain(args).map(|word| quoted(word)).collect();
-        self.0.push_str(&words.join(" "));
-        self
+    pub(super) fn then(self, args: &[&str]) -> Self {
+        let joint = if self.0.is_empty() { "" } else { " && " };
+        self.shell(joint).call(args)
     }
 
     /// Has the last call read by another.
-    pub(super) fn read_by(mut self, args: &[&str]) -> Self {
-        let words: Vec<String> = HARDENED.iter().chain(args).map(|word| quoted(word)).collect();
-        self.0.push_str(" | ");
-        self.0.push_str(&words.join(" "));
-        self
+    pub(super) fn read_by(self, args: &[&str]) -> Self {
+        self.shell(" | ").call(args)
     }
 
     /// Has nobody hear what the last call prints.
-    pub(super) fn unheard(mut self) -> Self {
-        self.0.push_str(" >/dev/null");
-        self
+    pub(super) fn unheard(self) -> Self {
+        self.shell(" >/dev/null")
     }
 
     /// Goes on only when a difference that is asked for quietly is one.
-    pub(super) fn if_different(mut self, args: &[&str]) -> Self {
-        let words: Vec<String> = HARDENED.iter().chain(args).map(|word| quoted(word)).collect();
+    pub(super) fn if_different(self, args: &[&str]) -> Self {
         // Whatever else is wrong, the next call says itself.
-        let nothing = "{ echo 'nothing to commit' >&2; exit 1; }";
-        self.0.push_str(&format!(" && {{ {} && {nothing} || :; }}", words.join(" ")));
-        self
+        self.shell(" && { ").call(args).shell(" && { echo 'nothing to commit' >&2; exit 1; } || :; }")
     }
 
     /// Has what the last call prints taken for a complaint.
-    pub(super) fn quietly(mut self) -> Self {
-        self.0.push_str(" >&2");
+    pub(super) fn quietly(self) -> Self {
+        self.shell(" >&2")
+    }
+
+    fn shell(mut self, words: &'static str) -> Self {
+        self.0.push(Part::Shell(words));
         self
+    }
+
+    fn call(mut self, args: &[&str]) -> Self {
+        self.0.push(Part::Git(args.iter().map(|word| (*word).to_owned()).collect()));
+        self
+    }
+
+    /// Returns it as a command of the shell.
+    fn command(&self, program: &Program, repository: &Repository) -> String {
+        let git = program.with(repository);
+        // Where something belongs to another user, git itself says whether it may be used.
+        let mut command = match repository.foreign {
+            true => format!("{} rev-parse --git-dir >/dev/null && ", program.alone()),
+            false => String::new(),
+        };
+        for part in &self.0 {
+            match part {
+                Part::Shell(words) => command.push_str(words),
+                Part::Git(args) => {
+                    let words = args.iter().map(|word| quoted(word));
+                    command.push_str(&[git.clone()].into_iter().chain(words).collect::<Vec<_>>().join(" "));
+                }
+            }
+        }
+        command
     }
 
     /// Runs it in the workspace, where it changes nothing of the repository.
     pub(super) async fn run(self, bench: &Bench) -> Result<Printed, Fault> {
-        self.run_with(bench, Leave::default()).await
+        let (program, repository) = found(bench).await?;
+        self.run_with(bench, (&program, &repository), None).await
     }
 
-    /// Runs it in the workspace with leave to change the repository, wherever that is.
+    /// Runs it in the workspace with leave to change the repository, wherever that is; a failure leaves the index as it was.
     pub(super) async fn run_and_change(self, bench: &Bench) -> Result<Printed, Fault> {
-        let places = ["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"];
-        let printed = Self::git(&places).run(bench).await?;
-        let text = String::from_utf8_lossy(&printed.bytes);
-        let writable: Vec<PathBuf> = text.lines().map(PathBuf::from).collect();
-        let dirs = writable.clone();
-        let before = bench.away(move |_| Ok(believed(&dirs))).await?;
-        let closed = before.iter().filter(|(_, stands)| stands.can_be_closed()).map(|(path, _)| path.clone());
-        let leave = Leave { closed: closed.collect(), writable: writable.clone(), ..Leave::default() };
-        let printed = self.run_with(bench, leave).await;
-        let after = bench.away(move |_| Ok(believed(&writable))).await?;
-        match before.iter().zip(&after).find(|(before, after)| before != after) {
-            None => printed,
-            Some(((path, _), _)) => Err(Fault::new(
-                FaultKind::GitFailed,
-                format!("{} changed meanwhile: look at it before git is used again", path.display()),
-            )),
-        }
+        let (program, repository) = found(bench).await?;
+        let access = GitAccess::to_commit(&repository, bench).await?;
+        self.run_with(bench, (&program, &repository), Some(access)).await
     }
 
-    async fn run_with(self, bench: &Bench, leave: Leave) -> Result<Printed, Fault> {
+    async fn run_with(
+        self,
+        bench: &Bench,
+        (program, repository): (&Program, &Repository),
+        access: Option<GitAccess>,
+    ) -> Result<Printed, Fault> {
         let step = Step {
-            command: self.0,
+            command: self.command(program, repository),
             cwd: bench.ground.path().to_owned(),
-            env: environment(&bench.env),
+            env: environment(&bench.env, &program.path),
             time_limit: bench.limits.git.min(bench.limits.step),
-            leave,
+            leave: Leave::default(),
+            outputs: Outputs::Apart,
         };
         let time_limit = step.time_limit;
         let (chunks, mut output) = mpsc::channel::<Chunk>(CHUNKS);
@@ -161,8 +187,14 @@ impl Script {
             }
             (printed, complaint)
         };
-        let (end, (printed, complaint)) = tokio::join!(bench.tree.run(step, chunks), gather);
-        let outcome = exec::ended(end, time_limit);
+        let run = async {
+            match access {
+                Some(access) => access.run(step, bench, chunks).await,
+                None => Ok(bench.tree.run(step, chunks).await),
+            }
+        };
+        let (end, (printed, complaint)) = tokio::join!(run, gather);
+        let outcome = exec::ended(end?, time_limit);
         match (outcome.fault, outcome.exit_code) {
             (None, _) => Ok(printed),
             (Some(_), Some(code)) => Err(refused(code, &String::from_utf8_lossy(&complaint))),
@@ -171,59 +203,59 @@ impl Script {
     }
 }
 
-/// What of a repository is run or believed, and changed by no commit.
-const BELIEVED: [&str; 11] = [
-    "hooks",
-    "config",
-    "config.worktree",
-    "info",
-    "modules",
-    "commondir",
-    "gitdir",
-    "branches",
-    "remotes",
-    "rebase-merge",
-    "rebase-apply",
-];
-
-/// What stands under a name.
-#[derive(Debug, PartialEq, Eq)]
-enum Stands {
-    Nothing,
-    Link(PathBuf),
-    Something(FileType),
+/// The program, and the directories in which it finds others.
+struct Program {
+    git: PathBuf,
+    path: OsString,
 }
 
-impl Stands {
-    /// Whether a mount can stand on it.
-    const fn can_be_closed(&self) -> bool {
-        match self {
-            Self::Something(_) => true,
-            Self::Nothing | Self::Link(_) => false,
-        }
+impl Program {
+    /// Returns the beginning of a call that works with a repository.
+    fn with(&self, repository: &Repository) -> String {
+        let named = |option: &str, path: &Path| quoted(&format!("{option}={}", path.display()));
+        let git_dir = named("--git-dir", &repository.git_dir);
+        format!("{} {git_dir} {}", self.alone(), named("--work-tree", &repository.work_tree))
+    }
+
+    /// Returns the beginning of a call for which git looks for the repository itself.
+    fn alone(&self) -> String {
+        let git = self.git.display().to_string();
+        [&*git].into_iter().chain(HARDENED.iter().copied()).map(quoted).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Looks at what is believed of these directories of a repository; it blocks.
-fn believed(dirs: &[PathBuf]) -> Vec<(PathBuf, Stands)> {
-    let paths: BTreeSet<PathBuf> =
-        dirs.iter().flat_map(|dir| BELIEVED.iter().map(|name| dir.join(name))).collect();
-    let look = |path: PathBuf| {
-        let stands = match (fs::symlink_metadata(&path), fs::read_link(&path)) {
-            (Err(_), _) => Stands::Nothing,
-            (Ok(_), Ok(target)) => Stands::Link(target),
-            (Ok(there), Err(_)) => Stands::Something(there.file_type()),
-        };
-        (path, stands)
-    };
-    paths.into_iter().map(look).collect()
+/// Finds the program and the repository of the workspace.
+async fn found(bench: &Bench) -> Result<(Program, Repository), Fault> {
+    let path = bench.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let writable = bench.writable.clone();
+    bench
+        .away(move |site| {
+            let workspace = site.ground.path();
+            let repository = Repository::find(workspace, &writable)?;
+            let writable: Vec<PathBuf> = writable.into_iter().chain([workspace.to_owned()]).collect();
+            let path = SearchPath::trusted(path.as_deref(), &writable);
+            let git = path.find("git").ok_or_else(missing)?;
+            let said = [&git, &repository.git_dir, &repository.work_tree];
+            if said.into_iter().any(|path| path.to_str().is_none()) {
+                let message = "the path of the repository is not UTF-8, which git is not run with";
+                return Err(Fault::new(FaultKind::GitFailed, message));
+            }
+            Ok((Program { git, path: path.value() }, repository))
+        })
+        .await
 }
 
-/// Makes sense of what git complained about.
+fn missing() -> Fault {
+    let message = "there is no git program on the PATH that only root or you could have put there: \
+        directories of the workspace, relative ones and those that others can write to are not looked at";
+    Fault::new(FaultKind::ExecFailed, message)
+}
+
+/// Makes sense of what git complained about, in its own words.
 fn refused(code: i32, complaint: &str) -> Fault {
     let says = |text: &str| complaint.contains(text);
     let (kind, message) = match code {
-        127 => (FaultKind::ExecFailed, "there is no git program on the PATH".to_owned()),
+        127 => return missing(),
         _ if says("not a git repository") => {
             (FaultKind::NotARepository, "the workspace is in no git repository".to_owned())
         }
@@ -235,14 +267,29 @@ fn refused(code: i32, complaint: &str) -> Fault {
         }
         _ => (FaultKind::GitFailed, format!("git left with exit code {code}")),
     };
-    Fault::new(kind, message).with_detail(complaint.trim().to_owned())
+    let complaint = complaint.trim();
+    let message = match reason(complaint) {
+        Some(reason) if kind != FaultKind::NothingToCommit => format!("{message}: {reason}"),
+        Some(_) | None => message,
+    };
+    // Who has read the only line needs no particulars.
+    let detail = if complaint.lines().nth(1).is_some() { complaint } else { "" };
+    Fault::new(kind, message).with_detail(detail.to_owned())
 }
 
-/// The user's environment without what steers git.
-fn environment(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+/// The line that says why: the one that git ends with, or else the first.
+fn reason(complaint: &str) -> Option<&str> {
+    let mut lines = complaint.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.clone().next();
+    lines.rfind(|line| line.starts_with("fatal:") || line.starts_with("error:")).or(first)
+}
+
+/// The user's environment without what steers git, the shell that starts it, or the linker; who commits stays.
+fn environment(env: &[(OsString, OsString)], path: &OsString) -> Vec<(OsString, OsString)> {
     let steers = |name: &OsString| {
         let name = name.to_string_lossy();
-        name.starts_with("GIT_") || name.starts_with("LC_") || name == "LANGUAGE" || name == "SSH_ASKPASS"
+        !IDENTITY.contains(&&*name)
+            && (STEERING.iter().any(|prefix| name.starts_with(prefix)) || STEERING_NAMES.contains(&&*name))
     };
     let ours = [
         ("LC_ALL", "C"),
@@ -250,18 +297,36 @@ fn environment(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
         ("GIT_OPTIONAL_LOCKS", "0"),
         ("GIT_EDITOR", "false"),
         ("GIT_PAGER", "cat"),
+        // A repository may say that what it lacks is fetched, and by which program.
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
     ];
     let kept = env.iter().filter(|(name, _)| !steers(name)).cloned();
-    kept.chain(ours.map(|(name, value)| (name.into(), value.into()))).collect()
+    let ours = ours.map(|(name, value)| (name.into(), value.into()));
+    kept.chain(ours).chain([("PATH".into(), path.clone())]).collect()
 }
+
+/// Who commits, and when.
+const IDENTITY: [&str; 6] = [
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_DATE",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_DATE",
+];
+const STEERING: [&str; 5] = ["GIT_", "LC_", "LD_", "DYLD_", "BASH_"];
+const STEERING_NAMES: [&str; 7] = ["PATH", "LANGUAGE", "SSH_ASKPASS", "ENV", "IFS", "CDPATH", "SHELLOPTS"];
 
 /// A word as the shell takes it by the letter.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Paths as git is to take them; none leaves the workspace by its words, and git follows no links.
-pub(super) fn inside(paths: &[String], bench: &Bench) -> Result<Vec<String>, Fault> {
+/// Paths as git is to take them: none leaves the workspace by its words, and git follows no links; none leads to what is closed
+/// to tools, which without confinement git would read.
+pub(super) async fn inside(paths: &[String], bench: &Bench) -> Result<Vec<String>, Fault> {
+    resolve::may_reach(paths.to_vec(), bench).await?;
     let inside = |path: &String| {
         let relative = Path::new(path).strip_prefix(bench.ground.path()).unwrap_or(Path::new(path));
         match bench.ground.reach() {
@@ -304,21 +369,67 @@ mod tests {
 
     #[test]
     fn words_reach_git_by_the_letter() {
-        let Script(script) = Script::git(&["add", "--", "it's $HOME"]).quietly().then(&["status"]);
-        assert!(script.contains(r"'add' '--' 'it'\''s $HOME' >&2 && 'git'"), "{script}");
-        assert!(script.contains("'core.hooksPath=/dev/null'"), "{script}");
+        let script = Script::git(&["add", "--", "it's $HOME"]).quietly().then(&["status"]);
+        let command = script.command(&program(), &repository(false));
+        assert!(command.contains(r"'add' '--' 'it'\''s $HOME' >&2 && '/usr/bin/git'"), "{command}");
+        assert!(command.contains("'core.hooksPath=/dev/null'"), "{command}");
+    }
+
+    #[test]
+    fn git_is_told_which_repository_it_works_with() {
+        let command = Script::git(&["status"]).command(&program(), &repository(false));
+        assert!(command.starts_with("'/usr/bin/git' '--no-pager'"), "{command}");
+        assert!(command.ends_with("'--git-dir=/w/.git' '--work-tree=/w' 'status'"), "{command}");
+        // One that belongs to another user is looked at by git itself first, which refuses it unless that is allowed.
+        let command = Script::git(&["status"]).command(&program(), &repository(true));
+        let (first, _) = command.split_once(" && ").unwrap();
+        assert!(
+            first.ends_with("rev-parse --git-dir >/dev/null") && !first.contains("--git-dir="),
+            "{command}"
+        );
     }
 
     #[test]
     fn what_steers_git_is_taken_out_of_the_environment() {
-        let env = [("GIT_DIR", "/x"), ("HOME", "/h"), ("LC_ALL", "de_DE"), ("GIT_SSH_COMMAND", "evil")];
-        let env = environment(&env.map(|(name, value)| (name.into(), value.into())));
-        let value = |name: &str| env.iter().filter(|(known, _)| known == name).count();
-        assert_eq!(
-            (value("GIT_DIR"), value("GIT_SSH_COMMAND"), value("HOME"), value("LC_ALL")),
-            (0, 0, 1, 1)
-        );
+        let env = [
+            ("GIT_DIR", "/x"),
+            ("GIT_EXEC_PATH", "/x"),
+            ("HOME", "/h"),
+            ("LC_ALL", "de_DE"),
+            ("GIT_SSH_COMMAND", "evil"),
+            ("LD_LIBRARY_PATH", "lib"),
+            ("BASH_FUNC_git%%", "() { evil; }"),
+            ("GIT_AUTHOR_NAME", "Ann"),
+            ("GIT_COMMITTER_EMAIL", "ann@example.org"),
+            ("PATH", "/w/.venv/bin:/usr/bin"),
+        ];
+        let env = environment(&env.map(|(name, value)| (name.into(), value.into())), &"/usr/bin".into());
+        let count = |name: &str| env.iter().filter(|(known, _)| known == name).count();
+        for (name, expected) in [
+            ("GIT_DIR", 0),
+            ("GIT_EXEC_PATH", 0),
+            ("GIT_SSH_COMMAND", 0),
+            ("LD_LIBRARY_PATH", 0),
+            ("BASH_FUNC_git%%", 0),
+            ("GIT_AUTHOR_NAME", 1),
+            ("GIT_COMMITTER_EMAIL", 1),
+            ("HOME", 1),
+            ("LC_ALL", 1),
+            ("PATH", 1),
+        ] {
+            assert_eq!(count(name), expected, "{name}");
+        }
         assert!(env.contains(&("GIT_TERMINAL_PROMPT".into(), "0".into())));
+        assert!(env.contains(&("PATH".into(), "/usr/bin".into())));
+    }
+
+    fn program() -> Program {
+        Program { git: "/usr/bin/git".into(), path: "/usr/bin".into() }
+    }
+
+    fn repository(foreign: bool) -> Repository {
+        let git = PathBuf::from("/w/.git");
+        Repository { work_tree: "/w".into(), git_dir: git.clone(), common_dir: git, foreign }
     }
 
     #[test]
@@ -338,6 +449,18 @@ mod tests {
         assert_eq!(kind(127, "sh: git: not found"), FaultKind::ExecFailed);
         assert_eq!(kind(128, "fatal: pathspec 'x' did not match any files"), FaultKind::NotFound);
         let other = refused(128, "fatal: bad\n");
-        assert_eq!((other.kind, other.detail.as_deref()), (FaultKind::GitFailed, Some("fatal: bad")));
+        assert_eq!(
+            (other.kind, &*other.message),
+            (FaultKind::GitFailed, "git left with exit code 128: fatal: bad")
+        );
+        assert_eq!(other.detail, None);
+        let long = refused(
+            128,
+            "Author identity unknown\n\n*** Please tell me who you are.\n\nfatal: empty ident\n",
+        );
+        assert_eq!(long.message, "git left with exit code 128: fatal: empty ident");
+        assert!(long.detail.unwrap().contains("tell me who you are"));
+        assert_eq!(refused(1, "hint: x\n").message, "git left with exit code 1: hint: x");
+        assert_eq!(refused(1, "").message, "git left with exit code 1");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::ignores::IgnoreLimits;
+
 /// The bounds of the tools.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -23,6 +25,8 @@ pub struct Limits {
     pub hit_bytes: usize,
     /// How long a search may take.
     pub search: Duration,
+    /// How many patterns of files that say what git ignores a search uses.
+    pub ignores: IgnoreLimits,
     /// How many bytes git may print before the rest is left out.
     pub git_bytes: usize,
     /// How long git may take.
@@ -49,6 +53,7 @@ impl Default for Limits {
             hits: 200,
             hit_bytes: 400,
             search: Duration::from_secs(30),
+            ignores: IgnoreLimits::default(),
             git_bytes: 4 * 1024 * 1024,
             git: Duration::from_secs(120),
             diff_bytes: 128 * 1024,

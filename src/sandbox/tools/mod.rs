@@ -7,6 +7,7 @@
 //! A result is one bounded text: plain where it is text (a file, a difference, what a command printed), compact JSON
 //! where it has parts (a listing, hits, a status). What goes wrong is a [`Fault`] of a closed kind.
 
+mod addresses;
 mod armour;
 mod bench;
 mod binding;
@@ -17,12 +18,18 @@ mod exec;
 mod fault;
 mod fetch;
 mod git;
+mod git_access;
+mod git_dir;
+mod git_words;
+mod ignores;
 mod limits;
 mod list;
 mod patch;
 mod question;
 mod read;
+pub(super) mod repository;
 mod request;
+mod resolve;
 mod risk;
 mod search;
 mod status;
@@ -32,8 +39,10 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-pub use bench::{Bench, Outcome, Safe};
+pub use addresses::{Addresses, Lookup, LookupFuture};
+pub use bench::{Bench, Cut, Outcome, Safe};
 pub use fault::{Fault, FaultKind};
+pub use ignores::IgnoreLimits;
 pub use limits::Limits;
 pub use question::Question;
 pub use request::{Request, as_unreadable, parse, run};

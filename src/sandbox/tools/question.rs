@@ -1,19 +1,20 @@
 //! What to ask before a call is made: what exactly would happen, seen in the workspace as it is.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::bench::{Bench, Site, floor};
+use super::bench::{Bench, Site};
 use super::binding::Binding;
 use super::commit::{self, Preview};
 use super::edit::{self, Planned};
+use super::exec::{self, Approval};
 use super::fault::Fault;
+use super::fetch;
+use super::git_access;
 use super::request::Request;
+use super::resolve;
 use super::risk::Risk;
 use super::write;
-use crate::sandbox::judge::Place;
 
 /// What is to be asked before a call is made.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,9 +34,15 @@ pub struct Question {
 }
 
 pub(super) async fn of(request: &Request, bench: &Bench) -> Result<Question, Fault> {
+    // Whoever is asked is shown what is hidden, too.
+    let bench = &bench.approving(request).await?;
+    resolve::check_closed(request, bench).await?;
     let ((kind, title, summary, mut details), digest) = parts(request, bench).await?;
-    let home = bench.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value));
-    let risk = request.judge(request.wish(), &Place::new(bench.ground.path(), home)).risk;
+    let mut place = bench.path_context();
+    if let Request::Fetch(args) = request {
+        place = place.with_addresses(fetch::decided(args, bench).await?);
+    }
+    let risk = request.judge(request.wish(), &place).risk;
     details["tool"] = request.tool().into();
     details["risk"] = risk.word().into();
     Ok(Question { kind, title, summary, details, risk, digest })
@@ -48,7 +55,7 @@ type Parts = (&'static str, String, String, Value);
 async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Fault> {
     let looking =
         |title: &str, summary: &str, details| ("read", title.to_owned(), summary.to_owned(), details);
-    let binding = Binding::of(request, bench.ground.path());
+    let binding = Binding::of(request, &bench.ground);
     let parts = match request {
         Request::Read(args) => looking("Approve reading", &args.path, json!({ "path": args.path })),
         Request::List(args) => {
@@ -77,7 +84,9 @@ async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Faul
             let mut details =
                 json!({ "command": args.command, "cwd": cwd, "timeoutSeconds": args.timeout_seconds });
             let wish = request.wish();
-            for (name, wanted) in [("network", wish.network), ("outside", wish.outside)] {
+            let git = git_access::is_wanted(args, bench).await?;
+            let network = wish.network || exec::needs_network(args, bench, Approval::Given);
+            for (name, wanted) in [("network", network), ("outside", wish.outside), ("gitDirectory", git)] {
                 if wanted {
                     details[name] = json!(true);
                 }
@@ -91,8 +100,10 @@ async fn parts(request: &Request, bench: &Bench) -> Result<(Parts, String), Faul
             return Ok((("commit", "Approve commit".to_owned(), subject, shown), digest));
         }
         Request::Fetch(args) => {
-            let (summary, details) = (format!("GET {}", args.url), json!({ "url": args.url }));
-            ("network", "Approve fetching".to_owned(), summary, details)
+            let found = fetch::decided(args, bench).await?;
+            let details = json!({ "url": args.url, "addresses": found });
+            let parts = ("network", "Approve fetching".to_owned(), format!("GET {}", args.url), details);
+            return Ok((parts, fetch::bound(binding, &found).finish()));
         }
     };
     Ok((parts, binding.finish()))
@@ -112,8 +123,8 @@ fn shown(files: &[Planned], site: &Site) -> Parts {
         deletions += less;
         diff.push_str(&unified(file));
     }
-    let mut diff = (site.safe)(&diff);
-    let cut = floor(&diff, site.limits.diff_bytes);
+    // Whoever approves is shown it as it is; what has to be masked is masked where all of the question is.
+    let cut = (site.cut)(&diff, site.limits.diff_bytes);
     let truncated = cut < diff.len();
     diff.truncate(cut);
     let (what, path) = match files {

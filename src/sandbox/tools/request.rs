@@ -1,5 +1,7 @@
 //! A call as it was understood: a closed list, with arguments that are whole and of the right types.
 
+use std::net::IpAddr;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +12,9 @@ use super::binding::{self, Binding};
 use super::fault::{Fault, FaultKind};
 use super::question::Question;
 use super::risk;
-use super::{Category, commit, diff, edit, exec, fetch, list, question, read, search, status, write};
+use super::{
+    Category, commit, diff, edit, exec, fetch, list, question, read, resolve, search, status, write,
+};
 use crate::sandbox::Chunk;
 use crate::sandbox::judge::{Judgement, Place, Wish};
 use crate::sandbox::shell::Limits;
@@ -141,6 +145,33 @@ impl Request {
         }
     }
 
+    /// Has a command run by bash where that is installed, as users expect of theirs.
+    #[must_use]
+    pub fn by_bash(self) -> Self {
+        if let Self::Exec(args) = self {
+            Self::Exec(exec::Args { shell: exec::Shell::Bash, ..args })
+        } else {
+            self
+        }
+    }
+
+    /// Returns the command that the call runs in the sandbox.
+    pub fn confined_command(&self) -> Option<&str> {
+        match self {
+            Self::Exec(args) if args.outside != Some(true) => Some(&args.command),
+            Self::Exec(_)
+            | Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Status(_)
+            | Self::Diff(_)
+            | Self::Commit(_)
+            | Self::Fetch(_) => None,
+        }
+    }
+
     /// Returns what the call wants beyond the sandbox.
     pub fn wish(&self) -> Wish {
         match self {
@@ -156,6 +187,24 @@ impl Request {
             | Self::Status(_)
             | Self::Diff(_)
             | Self::Commit(_) => Wish::default(),
+        }
+    }
+
+    /// Looks up where a call leads that talks to another machine, so that it can be decided about; what is found is pinned.
+    ///
+    /// Nothing is looked up for any other call, nor where the network may not be used.
+    pub async fn addresses(&self, bench: &Bench) -> Result<Vec<IpAddr>, Fault> {
+        match self {
+            Self::Fetch(args) => fetch::addresses(args, bench).await,
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Search(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Exec(_)
+            | Self::Status(_)
+            | Self::Diff(_)
+            | Self::Commit(_) => Ok(Vec::new()),
         }
     }
 
@@ -178,9 +227,10 @@ impl Request {
 /// What a command prints goes to `out` as it comes, and while `out` is full the command waits; no other tool uses it.
 /// A future that is dropped ends what it started.
 pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> Outcome {
-    if let Err(fault) = check(&request, bench).await {
-        return Outcome::failed(fault);
-    }
+    let bench = &match checked(&request, bench).await {
+        Ok(bench) => bench,
+        Err(fault) => return Outcome::failed(fault),
+    };
     match request {
         Request::Read(args) => bench.away(move |site| read::read(&args, site)).await.into(),
         Request::List(args) => bench.away(move |site| list::list(&args, site)).await.into(),
@@ -195,22 +245,40 @@ pub async fn run(request: Request, bench: &Bench, out: mpsc::Sender<Chunk>) -> O
     }
 }
 
+/// Returns what a call is made with: with leave for what was approved, where somebody was asked.
+async fn checked(request: &Request, bench: &Bench) -> Result<Bench, Fault> {
+    let bench = match bench.bound {
+        Some(_) => bench.approving(request).await?,
+        None => bench.clone(),
+    };
+    check(request, &bench).await?;
+    Ok(bench)
+}
+
 /// Refuses what is not what was approved; changes of files are looked at when they are made.
 async fn check(request: &Request, bench: &Bench) -> Result<(), Fault> {
-    let Some(approved) = bench.bound.as_deref() else { return Ok(()) };
+    let Some(approved) = bench.bound.as_deref() else {
+        return match request.category() {
+            Category::Write => resolve::check_unasked(request, bench).await,
+            Category::Read | Category::Exec | Category::Git | Category::Network => Ok(()),
+        };
+    };
     match request {
         Request::Write(_) | Request::Edit(_) => Ok(()),
         Request::Commit(_) => match question::of(request, bench).await? {
             asked if asked.digest == approved => Ok(()),
             _ => Err(binding::stale()),
         },
+        Request::Fetch(args) => {
+            let found = fetch::decided(args, bench).await?;
+            fetch::bound(Binding::of(request, &bench.ground), &found).check(Some(approved))
+        }
         Request::Read(_)
         | Request::List(_)
         | Request::Search(_)
         | Request::Exec(_)
         | Request::Status(_)
-        | Request::Diff(_)
-        | Request::Fetch(_) => Binding::of(request, bench.ground.path()).check(Some(approved)),
+        | Request::Diff(_) => Binding::of(request, &bench.ground).check(Some(approved)),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::Category;
 use super::edit::Edit;
-use super::fetch;
 use super::request::Request;
+use crate::sandbox::address::{self, Reachability};
 use crate::sandbox::judge::{self, Judgement, Place, What, Wish};
 use crate::sandbox::shell::Limits;
 
@@ -64,12 +64,38 @@ pub(super) fn judge(request: &Request, wish: Wish, place: &Place, limits: Limits
             judge::tool(Category::Write, files, Risk::Medium)
         }
         Request::Exec(args) => judge::command(&args.command, args.cwd.as_deref(), wish, place, limits),
-        Request::Commit(_) => {
-            judge::tool(Category::Git, vec![(What::Git("commit".to_owned()), Risk::Medium)], Risk::Medium)
+        Request::Commit(args) => {
+            let mut touches = vec![(What::Git("commit".to_owned()), Risk::Medium)];
+            // Whoever commits a file shows it to whoever reads the repository; that matters for what nobody else may see.
+            let everything = (args.all == Some(true)).then_some(".");
+            let paths = args.paths.iter().flatten().map(String::as_str).chain(everything);
+            let spots = paths.map(|path| place.file(path));
+            let hidden = spots.filter(|spot| place.hides(spot) || place.holds_hidden(spot));
+            touches.extend(hidden.map(|spot| (What::Read(spot), Risk::High)));
+            judge::tool(Category::Git, touches, Risk::Medium)
         }
         Request::Fetch(args) => {
-            let risk = if fetch::is_near(args) { Risk::High } else { Risk::Medium };
-            judge::tool(Category::Network, vec![(What::Network(judge::host(&args.url)), risk)], risk)
+            let host = judge::host(&args.url);
+            let named = host.as_deref().map_or(Reachability::Private, address::of_host);
+            let mut touches = vec![(What::Network(host), of_reaching(named))];
+            // Who may talk to a name may not for that talk to this machine, or to a neighbour, under that name.
+            for found in place.addresses() {
+                let reached = address::of_address(*found);
+                if reached > named {
+                    touches.push((What::Network(Some(found.to_string())), of_reaching(reached)));
+                }
+            }
+            let risk = touches.iter().map(|(_, risk)| *risk).max().unwrap_or(Risk::High);
+            judge::tool(Category::Network, touches, risk)
         }
+    }
+}
+
+/// How much harm it may do to talk to a machine that is so near.
+const fn of_reaching(reached: Reachability) -> Risk {
+    match reached {
+        Reachability::Public => Risk::Medium,
+        Reachability::Private => Risk::High,
+        Reachability::Metadata => Risk::Critical,
     }
 }

@@ -1,9 +1,11 @@
 //! `sandbox_search`: lines by their content and files by their names, without what git ignores.
 //!
-//! The walk finds names; each file is then opened from the ground, so that nothing outside is shown even when
-//! directories are exchanged for links meanwhile.
+//! Each directory is opened from the one above it and each file from its directory, without following links, so that nothing
+//! outside is shown even when directories are exchanged for links meanwhile. Only regular files are opened, and the search ends
+//! between any two names when nobody waits for it.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Take};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use std::time::Instant;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
-use ignore::{DirEntry, WalkBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -20,6 +21,8 @@ use serde_json::json;
 use super::armour;
 use super::bench::{Items, Site, floor};
 use super::fault::{Fault, FaultKind};
+use super::ignores::Ignores;
+use crate::sandbox::ground::{Folder, Kind};
 
 pub(super) const NAME: &str = "sandbox_search";
 pub(super) const DESCRIPTION: &str = "Search the workspace. With `pattern`, a regular expression, return matching lines \
@@ -28,6 +31,15 @@ pub(super) const DESCRIPTION: &str = "Search the workspace. With `pattern`, a re
 
 /// How much of one line may be held in memory.
 const LINE_MAX: usize = 16 * 1024 * 1024;
+
+/// How much memory an expression may take, and its search.
+const REGEX_MAX: usize = 16 * 1024 * 1024;
+
+/// How many names of one directory are looked at.
+const NAMES_MAX: usize = 100_000;
+
+/// How many directories lie in one another at most.
+const DEPTH_MAX: usize = 128;
 
 /// The arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -72,6 +84,8 @@ impl Args {
         builder
             .fixed_strings(self.literal.unwrap_or(false))
             .case_insensitive(self.ignore_case.unwrap_or(false))
+            .size_limit(REGEX_MAX)
+            .dfa_size_limit(REGEX_MAX)
             .line_terminator(Some(b'\n'));
         match builder.build(pattern) {
             Ok(matcher) => Ok(Some(matcher)),
@@ -83,32 +97,33 @@ impl Args {
 pub(super) fn search(args: &Args, site: &Site) -> Result<String, Fault> {
     let start = Path::new(args.path.as_deref().unwrap_or("."));
     let (glob, matcher) = (args.glob()?, args.matcher()?);
-    let alone = match site.ground.folder(start) {
-        Ok(_) => None,
-        Err(error) => match site.ground.file(start) {
-            Ok(_) => Some(start.to_owned()),
-            Err(_) => return Err(error.into()),
-        },
-    };
     let mut hunt = Hunt {
         site,
         items: Items::new(site.limits.hits, site.limits.result_bytes),
+        ignores: Ignores::new(site.limits.ignores),
         deadline: Instant::now() + site.limits.search,
         late: false,
     };
-    match alone {
-        Some(path) => drop(hunt.look_at(&path, matcher.as_ref())),
-        None => hunt.walk(start, glob.as_ref(), matcher.as_ref()),
+    match site.ground.folder(start) {
+        Ok(folder) => drop(hunt.search(&folder, start, glob.as_ref(), matcher.as_ref())),
+        Err(error) => match site.ground.file(start) {
+            Ok(file) => drop(hunt.look_at(start, file, matcher.as_ref())),
+            Err(_) => return Err(error.into()),
+        },
     }
     if site.is_stopped() {
         return Err(Fault::new(FaultKind::Cut, "ended with its run"));
     }
     let late = hunt.late;
+    let notes = hunt.ignores.into_notes();
     let (found, truncated) = hunt.items.finish();
     let key = if matcher.is_some() { "hits" } else { "paths" };
     let mut result = json!({ key: found, "truncated": truncated || late });
     if late {
         result["timeLimit"] = json!(true);
+    }
+    if !notes.is_empty() {
+        result["notes"] = json!(notes);
     }
     Ok(result.to_string())
 }
@@ -117,8 +132,18 @@ pub(super) fn search(args: &Args, site: &Site) -> Result<String, Fault> {
 struct Hunt<'a> {
     site: &'a Site,
     items: Items,
+    ignores: Ignores,
     deadline: Instant,
     late: bool,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// Where the search begins, as it was asked for.
+    start: &'a Path,
+    glob: Option<&'a GlobMatcher>,
+    matcher: Option<&'a RegexMatcher>,
 }
 
 /// Whether there is a point in looking further.
@@ -129,34 +154,96 @@ enum Going {
 }
 
 impl Hunt<'_> {
-    fn walk(&mut self, start: &Path, glob: Option<&GlobMatcher>, matcher: Option<&RegexMatcher>) {
-        let root = self.site.ground.path().join(start);
-        let mut builder = WalkBuilder::new(&root);
-        builder.hidden(false).require_git(false).follow_links(false).sort_by_file_name(Ord::cmp);
-        builder.filter_entry(|entry: &DirEntry| entry.file_name() != ".git");
-        for entry in builder.build() {
+    /// Searches a directory and everything below it.
+    fn search(
+        &mut self,
+        folder: &Folder,
+        start: &Path,
+        glob: Option<&GlobMatcher>,
+        matcher: Option<&RegexMatcher>,
+    ) -> Going {
+        let root = self.site.ground.path();
+        if let Some((home, config_home)) = self.site.homes() {
+            self.ignores.add_users(&home, &config_home, root);
+        }
+        self.ignores.add_above(root);
+        // What holds above the directory holds in it.
+        let start_inside = self.site.ground.seen(start);
+        let above: Vec<&Path> = start_inside.ancestors().skip(1).collect();
+        for outer in above.into_iter().rev() {
+            let Ok(outer_folder) = self.site.ground.folder(outer) else { continue };
+            let entries = outer_folder.entries(NAMES_MAX).map(|(entries, _)| entries).unwrap_or_default();
+            self.ignores.enter(&outer_folder, &entries, &self.absolute(outer));
+        }
+        self.walk(folder, Path::new(""), 0, Wanted { start, glob, matcher })
+    }
+
+    /// Walks through a directory in the order of names; `below` is its path from the beginning.
+    fn walk(&mut self, folder: &Folder, below: &Path, depth: usize, wanted: Wanted<'_>) -> Going {
+        if self.is_over() {
+            return Going::Over;
+        }
+        // What cannot be read is not found.
+        let Ok((mut entries, more)) = folder.entries(NAMES_MAX) else { return Going::On };
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let place = self.absolute(&wanted.start.join(below));
+        if more {
+            self.ignores.note(format!("{}: only {NAMES_MAX} of its names were looked at", place.display()));
+        }
+        let before = self.ignores.enter(folder, &entries, &place);
+        let mut going = Going::On;
+        for entry in &entries {
             if self.is_over() {
-                return;
+                going = Going::Over;
+                break;
             }
-            // What cannot be read is not found.
-            let Ok(entry) = entry else { continue };
-            if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            if entry.name == ".git"
+                || self.ignores.ignores(&place.join(&entry.name), entry.kind == Kind::Directory)
+            {
                 continue;
             }
-            let Ok(below) = entry.path().strip_prefix(&root) else { continue };
-            if glob.is_some_and(|glob| !glob.is_match(below)) {
-                continue;
+            going = match entry.kind {
+                Kind::Directory => self.descend(folder, &entry.name, &below.join(&entry.name), depth, wanted),
+                Kind::File => self.file(folder, &entry.name, &below.join(&entry.name), wanted),
+                Kind::Link | Kind::Other => Going::On,
+            };
+            if going == Going::Over {
+                break;
             }
-            let path = if start == Path::new(".") { below.to_owned() } else { start.join(below) };
-            if self.look_at(&path, matcher) == Going::Over {
-                return;
-            }
+        }
+        self.ignores.leave(&before);
+        going
+    }
+
+    fn descend(
+        &mut self,
+        folder: &Folder,
+        name: &OsStr,
+        below: &Path,
+        depth: usize,
+        wanted: Wanted<'_>,
+    ) -> Going {
+        if depth == DEPTH_MAX {
+            self.ignores.note(format!("{}: what lies deeper was not looked at", below.display()));
+            return Going::On;
+        }
+        match folder.folder(name) {
+            Ok(inner) => self.walk(&inner, below, depth + 1, wanted),
+            Err(_) => Going::On,
         }
     }
 
+    fn file(&mut self, folder: &Folder, name: &OsStr, below: &Path, wanted: Wanted<'_>) -> Going {
+        if wanted.glob.is_some_and(|glob| !glob.is_match(below)) {
+            return Going::On;
+        }
+        let Ok(file) = folder.file(name) else { return Going::On };
+        let path = if wanted.start == Path::new(".") { below.to_owned() } else { wanted.start.join(below) };
+        self.look_at(&path, file, wanted.matcher)
+    }
+
     /// Looks at one file.
-    fn look_at(&mut self, path: &Path, matcher: Option<&RegexMatcher>) -> Going {
-        let Ok(file) = self.site.ground.file(path) else { return Going::On };
+    fn look_at(&mut self, path: &Path, file: File, matcher: Option<&RegexMatcher>) -> Going {
         let Some(matcher) = matcher else {
             let added = self.items.push(path.to_string_lossy().into());
             return if added { Going::On } else { Going::Over };
@@ -179,6 +266,12 @@ impl Hunt<'_> {
         // A file that cannot be read to its end has shown what it had.
         let _rest = searcher.search_reader(matcher, file, &mut finds);
         finds.going
+    }
+
+    /// The absolute path of a directory of the workspace, without `.` in it.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        let ground = &self.site.ground;
+        ground.path().join(ground.seen(path)).components().collect()
     }
 
     fn is_over(&mut self) -> bool {
@@ -339,6 +432,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_deeper_than_any_path_is_searched_as_far_as_is_sensible() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("near"), "needle\n").unwrap();
+        let mut deep = dir.path().to_owned();
+        while deep.as_os_str().len() < 3_900 {
+            deep.push("d");
+        }
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("far"), "needle\n").unwrap();
+        let found = searching(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
+        assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{found}");
+        assert_eq!(found["hits"][0]["path"], "near");
+    }
+
+    #[test]
     fn a_search_ends_when_nobody_waits_for_it() {
         let dir = tree();
         let site = Site::test(dir.path(), Limits::default());
@@ -378,6 +486,71 @@ mod tests {
         let args: Args = serde_json::from_str(r#"{"pattern":"needle","path":"link"}"#).unwrap();
         let fault = search(&args, &Site::test(&root, Limits::default())).unwrap_err();
         assert_eq!(fault.kind, FaultKind::OutsideWorkspace);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_regular_file_is_neither_waited_for_nor_silently_left_out() {
+        use nix::sys::stat::Mode;
+        use nix::unistd::mkfifo;
+
+        let dir = tree();
+        fs::remove_file(dir.path().join(".gitignore")).unwrap();
+        for fifo in [".gitignore", ".ignore", "src/.gitignore", "src/pipe"] {
+            mkfifo(&dir.path().join(fifo), Mode::S_IRWXU).unwrap();
+        }
+        fs::create_dir_all(dir.path().join(".git/info")).unwrap();
+        mkfifo(&dir.path().join(".git/info/exclude"), Mode::S_IRWXU).unwrap();
+        let found = searching(dir.path(), r#"{"pattern":"fn one"}"#, Limits::default());
+        assert_eq!(found["hits"][0]["path"], "src/a.rs");
+        let notes = found["notes"].to_string();
+        for name in [".gitignore is not a regular file", ".ignore is not", "exclude is not a regular file"] {
+            assert!(notes.contains(name), "{name}: {notes}");
+        }
+    }
+
+    #[test]
+    fn a_huge_list_of_what_is_ignored_is_used_up_to_its_bound_and_that_is_said() {
+        let dir = tree();
+        let mut patterns = String::from("target\n");
+        for number in 0..200_000 {
+            patterns.push_str(&format!("*a{number}*[b-z]?\n"));
+        }
+        assert!(patterns.len() > 3_000_000);
+        fs::write(dir.path().join(".gitignore"), &patterns).unwrap();
+        let found = searching(dir.path(), r#"{"pattern":"needle"}"#, Limits::default());
+        assert_eq!(found["hits"].as_array().unwrap().len(), 1, "{found}");
+        assert!(found["notes"][0].as_str().unwrap().contains("patterns are used"), "{found}");
+    }
+
+    #[test]
+    fn what_is_ignored_above_and_below_the_place_of_a_search_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in [".git", "work/src/deep", "work/inner/.git"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        for (name, text) in [
+            (".gitignore", "*.log\n/work/src/only\n"),
+            ("work/.gitignore", "!kept.log\nsrc/deep/gone\n"),
+            ("work/src/x.log", "needle"),
+            ("work/src/kept.log", "needle"),
+            ("work/src/only", "needle"),
+            ("work/src/deep/gone", "needle"),
+            ("work/src/deep/here", "needle"),
+            ("work/inner/y.log", "needle"),
+        ] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let paths = |args: &str| {
+            let found = searching(&dir.path().join("work").canonicalize().unwrap(), args, Limits::default());
+            let hits = found["hits"].as_array().unwrap().clone();
+            hits.iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        // A repository inside another has its own rules.
+        let all = ["inner/y.log", "src/deep/here", "src/kept.log"];
+        assert_eq!(paths(r#"{"pattern":"needle"}"#), all);
+        assert_eq!(paths(r#"{"pattern":"needle","path":"src"}"#), all[1..]);
+        assert_eq!(paths(r#"{"pattern":"needle","path":"src/deep"}"#), all[1..2]);
     }
 
     fn tree() -> tempfile::TempDir {

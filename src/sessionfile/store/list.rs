@@ -4,10 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::kernel::time::Now;
+
 use super::super::entry::Header;
 use super::super::read::{Summary, summary};
 use super::allowed::{PROJECT, Way};
-use super::{Missing, OWN, Store, StoreError, name, os};
+use super::{Missing, OWN, Owner, Store, StoreError, name, os};
 
 /// How much is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,10 @@ pub struct StoredSession {
     pub name: Option<String>,
     /// How many messages it has.
     pub messages: u64,
+    /// Who answered last, or was to: a provider and a model.
+    pub model: Option<(String, String)>,
+    /// How much the model is to think, as it was set last.
+    pub thinking: Option<String>,
     /// When it was changed.
     pub modified: SystemTime,
 }
@@ -73,6 +79,18 @@ pub struct Listing {
 }
 
 impl Store {
+    /// Finds the file of a session in our directory by its name, whatever its working directory was.
+    pub fn find(&self, id: &str, created: Now) -> Option<PathBuf> {
+        let way = Way::new(&self.home, OWN.iter().map(OsString::from).collect(), 0);
+        let own = self.walk(&way, Missing::Refused).ok()?;
+        let (folders, _) = own.names(self.bounds.names).ok()?;
+        let file = name::file(id, created);
+        let holds = |folder: &OsString| {
+            own.folder(folder, Owner::User).is_ok_and(|folder| folder.look(OsStr::new(&file)).is_ok())
+        };
+        folders.iter().find(|folder| holds(folder)).map(|folder| self.directory().join(folder).join(&file))
+    }
+
     /// Lists the sessions in our own directory, and those of the projects at these directories.
     pub fn list(&self, cwds: &[PathBuf]) -> Listing {
         let mut gathered = Gathered::new(self.bounds);
@@ -151,13 +169,17 @@ impl Store {
                     .map_err(|source| StoreError::Malformed { path: file.path.clone(), source })
             });
             match read {
-                Ok(Summary { header, name, messages }) => listing.sessions.push(StoredSession {
-                    path: file.path,
-                    header,
-                    name,
-                    messages,
-                    modified: file.modified,
-                }),
+                Ok(Summary { header, name, messages, model, thinking }) => {
+                    listing.sessions.push(StoredSession {
+                        path: file.path,
+                        header,
+                        name,
+                        messages,
+                        model,
+                        thinking,
+                        modified: file.modified,
+                    })
+                }
                 Err(error) if listing.skipped.len() < bounds.files => {
                     listing.skipped.push(Skipped { path: file.path, reason: error.to_string() });
                 }

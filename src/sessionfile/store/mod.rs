@@ -18,14 +18,14 @@ mod os;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernel::time::Now;
 
 use super::entry::{Entry, Header, Stored};
-use super::read::{Limits, ParseError, parse};
+use super::read::{Limits, ParseError, identified, parse};
 use super::write::{WriteError, lines, render};
 use allowed::Way;
 pub use list::{Bounds, Listing, SessionFile, Skipped, StoredSession};
@@ -90,6 +90,12 @@ pub enum StoreError {
         path: PathBuf,
         /// Why not.
         source: WriteError,
+    },
+    /// Somebody else has written to the file since it was read.
+    #[error("{} has changed since it was read", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
     },
     /// The system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
@@ -198,21 +204,89 @@ impl Store {
         self.put(path, &bytes)
     }
 
-    /// Adds entries to a file that exists; what it held stays to the letter, but for a line that was half written.
-    pub fn extend(&self, path: &Path, entries: &[Entry]) -> Result<(), StoreError> {
-        let mut bytes = self.bytes(path)?;
-        let stored = parse(&bytes, &self.limits)
-            .map_err(|source| StoreError::Malformed { path: path.to_owned(), source })?;
-        if stored.torn {
-            bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
-        } else if !bytes.ends_with(b"\n") {
-            bytes.push(b'\n');
+    /// Appends entries to a file as it was when `stored` was read from it; one that has changed since is refused.
+    ///
+    /// What it held stays to the letter. A last line that is only half there counts as a change, for somebody may be writing
+    /// it, until it is to be closed: then it gets its end, and is passed over by whoever reads the file.
+    pub fn extend(
+        &self,
+        path: &Path,
+        stored: &Stored,
+        entries: &[Entry],
+        torn: TornLine,
+    ) -> Result<(), StoreError> {
+        if stored.torn && torn == TornLine::Awaited {
+            return Err(StoreError::Changed { path: path.to_owned() });
         }
         let known: BTreeSet<&str> = stored.entries.iter().map(|entry| entry.id.as_str()).collect();
-        let added = lines(entries, known)
+        let mut added = lines(entries, known)
             .map_err(|source| StoreError::Unwritable { path: path.to_owned(), source })?;
-        bytes.extend(added);
-        self.put(path, &bytes)
+        if stored.whole < stored.bytes {
+            added.insert(0, b'\n');
+        }
+        self.refuse_too_large(path, stored.bytes.saturating_add(added.len() as u64))?;
+        let (folder, name) = self.parent(path, Missing::Refused)?;
+        let mut file = folder.append(&name).map_err(|denied| denied.named("write", path))?;
+        let failed = |error| Denied::from(error).named("write", path);
+        if file.metadata().map_err(failed)?.len() != stored.bytes {
+            return Err(StoreError::Changed { path: path.to_owned() });
+        }
+        // One write, so that lines of others come before or after and not between.
+        if let Err(error) = file.write_all(&added) {
+            if let Ok(found) = folder.file(&name) {
+                // Where that fails too, the line is closed later like anybody's.
+                let _left = take_back(&file, found, stored.bytes, &added);
+            }
+            return Err(failed(error));
+        }
+        file.sync_all().map_err(failed)
+    }
+
+    /// Writes a file with a header of its own and some entries of another file, to the letter.
+    pub fn copy(
+        &self,
+        from: &Path,
+        to: &Path,
+        header: &Header,
+        entries: &BTreeSet<&str>,
+    ) -> Result<(), StoreError> {
+        let bytes = self.bytes(from)?;
+        let mut copied =
+            render(header, &[]).map_err(|source| StoreError::Unwritable { path: to.to_owned(), source })?;
+        for (line, id) in identified(&bytes) {
+            if entries.contains(id.as_str()) {
+                copied.extend_from_slice(line);
+                copied.push(b'\n');
+            }
+        }
+        self.put(to, &copied)
+    }
+
+    /// Removes a file and returns how many bytes it had; nothing where there is none.
+    pub fn remove(&self, path: &Path) -> Result<Option<u64>, StoreError> {
+        let removed = self.parent(path, Missing::Refused).and_then(|(folder, name)| {
+            let named = |denied: Denied| denied.named("remove", path);
+            let bytes = folder.file(&name).map_err(named)?.metadata().map_or(0, |found| found.len());
+            folder.remove(&name).map_err(|error| named(Denied::from(error)))?;
+            Ok(bytes)
+        });
+        match removed {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns how many bytes a file has; nothing where there is none.
+    pub fn size(&self, path: &Path) -> Result<Option<u64>, StoreError> {
+        let opened = self
+            .parent(path, Missing::Refused)
+            .and_then(|(folder, name)| folder.file(&name).map_err(|denied| denied.named("look at", path)));
+        match opened {
+            Ok(file) => Ok(Some(file.metadata().map_or(0, |found| found.len()))),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads the bytes of a file, as many as it may have.
@@ -242,24 +316,22 @@ impl Store {
     }
 
     fn put(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-        if bytes.len() as u64 > self.limits.bytes {
-            let source = ParseError::TooLarge { limit: self.limits.bytes };
-            return Err(StoreError::Malformed { path: path.to_owned(), source });
-        }
+        self.refuse_too_large(path, bytes.len() as u64)?;
         let (folder, name) = self.parent(path, Missing::Made)?;
         let named = |denied: Denied| denied.named("write", path);
         match folder.look(&name) {
             Ok(()) | Err(Denied::NotFound) => {}
             Err(denied) => return Err(named(denied)),
         }
-        let draft = draft();
-        let written = fill(&folder, &draft, bytes)
-            .and_then(|()| folder.rename(&draft, &name))
-            .and_then(|()| folder.sync());
-        written.map_err(|error| {
-            let _never_made = folder.remove(&draft);
-            named(Denied::from(error))
-        })
+        put_in(&folder, &name, bytes).map_err(|error| named(Denied::from(error)))
+    }
+
+    fn refuse_too_large(&self, path: &Path, bytes: u64) -> Result<(), StoreError> {
+        if bytes <= self.limits.bytes {
+            return Ok(());
+        }
+        let source = ParseError::TooLarge { limit: self.limits.bytes };
+        Err(StoreError::Malformed { path: path.to_owned(), source })
     }
 
     /// Opens the directory that a path lies in, and returns the name of its last part.
@@ -295,6 +367,23 @@ impl Store {
 /// The names that lead from the home to our directory.
 const OWN: [&str; 3] = [".pi", "agent", "sessions"];
 
+/// What is done about a last line that is only half there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TornLine {
+    /// Nothing is added, for somebody may be writing it.
+    Awaited,
+    /// It gets its end.
+    Closed,
+}
+
+/// Cuts off what an append of ours left that failed; a file that ends otherwise is left as it is.
+fn take_back(file: &File, mut found: File, before: u64, added: &[u8]) -> io::Result<()> {
+    found.seek(SeekFrom::Start(before))?;
+    let mut tail = Vec::new();
+    found.take(added.len() as u64 + 1).read_to_end(&mut tail)?;
+    if added.starts_with(&tail) { file.set_len(before) } else { Ok(()) }
+}
+
 /// What is done about a directory that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Missing {
@@ -309,6 +398,31 @@ enum Owner {
     User,
 }
 
+/// Puts a file of ours in the place of another, for its owner alone.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let folder = os::Folder::root(folder).map_err(|denied| match denied {
+        Denied::Io(error) => error,
+        Denied::NotFound => io::ErrorKind::NotFound.into(),
+        Denied::Link | Denied::NotOurs | Denied::ManyNames | Denied::NotAFile | Denied::NotADirectory => {
+            io::ErrorKind::NotADirectory.into()
+        }
+    })?;
+    put_in(&folder, name, bytes)
+}
+
+/// Writes a draft and lets it take its place.
+fn put_in(folder: &os::Folder, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let draft = draft();
+    let written =
+        fill(folder, &draft, bytes).and_then(|()| folder.rename(&draft, name)).and_then(|()| folder.sync());
+    written.inspect_err(|_| {
+        let _never_made = folder.remove(&draft);
+    })
+}
+
 /// Writes the draft and has it on disk before it takes its place.
 fn fill(folder: &os::Folder, draft: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let mut file = folder.create(draft)?;
@@ -321,4 +435,28 @@ fn draft() -> OsString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!(".push-draft-{}-{count}", std::process::id()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn only_the_rest_of_an_append_of_ours_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        for (tail, left) in [("{\"ours", ""), ("{\"ours\":1}\n", ""), ("{\"theirs", "{\"theirs")] {
+            fs::write(&path, format!("before\n{tail}")).unwrap();
+            let file = File::options().append(true).open(&path).unwrap();
+            take_back(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{left}"));
+        }
+        let both = "before\n{\"ours\":1}\n{\"theirs\":2}\n";
+        fs::write(&path, both).unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        take_back(&file, File::open(&path).unwrap(), 7, b"{\"ours\":1}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), both);
+    }
 }

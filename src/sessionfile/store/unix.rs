@@ -25,6 +25,14 @@ const FILE: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
+/// How a file is opened for adding to its end.
+const APPEND: OFlag = OFlag::O_WRONLY
+    .union(OFlag::O_APPEND)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
+
 /// A directory that was opened.
 pub(super) struct Folder(OwnedFd);
 
@@ -65,6 +73,19 @@ impl Folder {
         // To open a device may do something already, so it is looked at first; what was opened is looked at again.
         self.look(name)?;
         let opened = match openat(&self.0, name, FILE, Mode::empty()) {
+            Ok(opened) => opened,
+            Err(Errno::ELOOP | Errno::EMLINK) => return Err(Denied::Link),
+            Err(Errno::ENXIO) => return Err(Denied::NotAFile),
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        };
+        judge(&fstat(opened.as_fd()).map_err(io::Error::from)?)?;
+        Ok(File::from(opened))
+    }
+
+    /// Opens a file of ours for adding to its end.
+    pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
+        self.look(name)?;
+        let opened = match openat(&self.0, name, APPEND, Mode::empty()) {
             Ok(opened) => opened,
             Err(Errno::ELOOP | Errno::EMLINK) => return Err(Denied::Link),
             Err(Errno::ENXIO) => return Err(Denied::NotAFile),

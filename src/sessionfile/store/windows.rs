@@ -45,6 +45,15 @@ impl Folder {
         Ok(File::open(self.0.join(name))?)
     }
 
+    /// Opens a file for adding to its end.
+    pub(super) fn append(&self, name: &OsStr) -> Result<File, Denied> {
+        self.look(name)?;
+        // Appending alone does not permit cutting off a line that was half written.
+        let mut file = OpenOptions::new().write(true).open(self.0.join(name))?;
+        io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        Ok(file)
+    }
+
     /// Makes sure that what stands under a name is a file.
     pub(super) fn look(&self, name: &OsStr) -> Result<(), Denied> {
         self.metadata(name).map(drop)

@@ -55,7 +55,7 @@ fn a_header_must_be_usable() {
 #[test]
 fn a_broken_line_is_refused_with_its_number() {
     for (line, why) in [
-        ("{\"type\":\"message\",", "line 2: not valid JSON at byte 18"),
+        ("{\"type\":\"message\"]}", "line 2: not valid JSON at byte 17"),
         ("words", "line 2: not valid JSON at byte 0"),
         ("[1]", "line 2: not a JSON object"),
         ("{\"type\":\"x\",\"id\":\"a\",\"id\":\"b\"}", "line 2: duplicate key \"id\""),
@@ -64,7 +64,7 @@ fn a_broken_line_is_refused_with_its_number() {
             "line 2: duplicate key \"role\"",
         ),
         ("{\"type\":\"x\",\"a\":\"\u{0}\"}", "line 2: not valid JSON at byte 17"),
-        ("\u{0}", "line 2: not valid JSON at byte 0"),
+        ("x\u{0}", "line 2: not valid JSON at byte 0"),
         ("{\"type\":\"x\",\"a\":\"\\ud800\"}", "line 2: half of a surrogate pair at byte 17"),
         ("{\"type\":\"x\",\"a\":1e999}", "line 2: number out of range at byte 16"),
         ("{\"type\":\"message\",\"id\":\"a\"}", "line 2: it has no message"),
@@ -114,6 +114,23 @@ fn what_a_crash_leaves_of_the_last_line_is_not_counted() {
     // What tearing cannot explain is refused, there too.
     let twins = format!("{whole}{{\"a\":1,\"a\":2}}");
     assert_eq!(refused(twins.as_bytes()), "line 3: duplicate key \"a\"");
+}
+
+#[test]
+fn a_line_that_was_cut_short_and_closed_is_passed_over_and_nothing_may_hang_from_it() {
+    let whole = format!("{HEADER}\n{}\n", user("a", None, "kept"));
+    let cut = user("b", Some("a"), "torn é \\ud83e\\udd80 {x} end");
+    for length in 1..cut.len() {
+        let follows = |parent| {
+            let after = user("c", Some(parent), "after");
+            [whole.as_bytes(), &cut.as_bytes()[..length], b"\n", after.as_bytes(), b"\n"].concat()
+        };
+        let stored = parse(&follows("a"), &Limits::default()).unwrap();
+        assert_eq!((stored.torn, stored.unknown), (false, 1), "{length}");
+        assert_eq!(words(&stored.conversation()), ["kept", "after"], "{length}");
+        let lost = "line 4: it follows the entry \"b\", which does not stand before it";
+        assert_eq!(refused(&follows("b")), lost, "{length}");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::kernel::event::{Ending, Image};
-use crate::kernel::id::{CallId, MessageId, RunId};
-use crate::kernel::import::{Imported, ImportedRun};
+use crate::kernel::id::{CallId, MessageId, RunId, Seq};
+use crate::kernel::import::{Imported, ImportedRun, Kept, Provenance};
 
 /// Names in order.
 #[derive(Default)]
@@ -35,8 +35,14 @@ impl Names for Counted {
 }
 
 fn taken(messages: Vec<Message>) -> TakenIn {
-    let told = messages.into_iter().map(|message| Told { entry: "e".into(), message }).collect();
-    Conversation { told, ..Conversation::default() }.into_import(&mut Counted::default())
+    let entry = |(index, message)| Entry {
+        id: format!("e{index}"),
+        parent: None,
+        at: Now(1),
+        change: Change::Message(message),
+    };
+    let entries: Vec<_> = messages.into_iter().enumerate().map(entry).collect();
+    import(&entries, &|_| None, &mut Counted::default())
 }
 
 fn user(text: &str) -> Message {
@@ -127,7 +133,7 @@ fn a_result_goes_to_the_call_that_waits_for_it() {
 }
 
 #[test]
-fn a_summary_stands_before_what_is_still_told_and_a_cut_run_goes_on() {
+fn the_part_before_a_compaction_is_taken_in_and_a_run_that_it_cut_goes_on() {
     let lines = [
         HEADER.to_owned(),
         super::user("a", None, "old"),
@@ -135,14 +141,32 @@ fn a_summary_stands_before_what_is_still_told_and_a_cut_run_goes_on() {
             .to_owned(),
         r#"{"type":"compaction","id":"c","parentId":"b","summary":"sum","firstKeptEntryId":"b","tokensBefore":9}"#
             .to_owned(),
-        super::user("d", Some("c"), "new"),
+        r#"{"type":"message","id":"d","parentId":"c","timestamp":"2026-02-28T10:00:05.000Z","message":{"role":"assistant","content":"more","model":"m","timestamp":1772272804000}}"#
+            .to_owned(),
+        super::user("e", Some("d"), "new"),
     ];
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let taken = read(&lines).unwrap().conversation().into_import(&mut Counted::default());
+    let stored = read(&lines).unwrap();
+    let taken = import(stored.branch(), &|_| None, &mut Counted::default());
     let turns = &taken.import.turns;
-    assert_eq!(turns[0], Imported::Summary { text: "sum".into(), tokens_before: 9, kept: usize::MAX });
-    assert_eq!((run(&turns[1]).text.as_str(), run(&turns[1]).turns[0].text.as_str()), (GOES_ON, "kept"));
-    assert_eq!((run(&turns[2]).text.as_str(), turns.len()), ("new", 3));
+    let source = |at, entry: &str| Provenance { at, entry: Some(entry.to_owned()) };
+    assert_eq!((run(&turns[0]).text.as_str(), run(&turns[0]).turns[0].text.as_str()), ("old", "kept"));
+    assert_eq!(run(&turns[0]).source, source(Some(Now(1_772_272_801_000)), "a"));
+    assert_eq!(run(&turns[0]).turns[0].source, source(None, "b"));
+    let kept = Kept::Entry("b".into());
+    let summary = Imported::Summary { text: "sum".into(), tokens_before: 9, kept, source: source(None, "c") };
+    assert_eq!(turns[1], summary);
+    assert_eq!((run(&turns[2]).text.as_str(), run(&turns[2]).turns[0].text.as_str()), (GOES_ON, "more"));
+    let said = Some(Now(1_772_272_804_000));
+    assert_eq!(
+        (&run(&turns[2]).source, &run(&turns[2]).turns[0].source),
+        (&source(said, ""), &source(said, "d"))
+    );
+    assert_eq!((run(&turns[3]).text.as_str(), turns.len()), ("new", 4));
+    let known =
+        import(stored.branch(), &|entry| (entry == "b").then(|| Seq::new(7)), &mut Counted::default());
+    let Imported::Summary { kept, .. } = &known.import.turns[1] else { panic!("{known:?}") };
+    assert_eq!(*kept, Kept::Since(Seq::new(7)));
 }
 
 const GOES_ON: &str = "(the conversation goes on)";

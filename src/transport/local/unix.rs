@@ -95,9 +95,10 @@ impl Listener {
     }
 
     pub(super) fn retire(self) {
-        // Under the lock, which goes last: whoever waits for it finds a clean place.
-        self.socket_file.remove();
+        // Under the lock, which goes last: whoever waits for it finds a clean place. The pid file goes first: a client that
+        // finds no socket takes one for the mark of a daemon that crashed.
         self.pid_file.remove();
+        self.socket_file.remove();
         drop(self.socket);
     }
 }

@@ -1,20 +1,24 @@
 //! The frames of a WebSocket (RFC 6455), as a server reads and writes them.
 //!
-//! It is handed bytes and touches nothing. A text is gathered, up to its limit; a longer one and every binary message is
-//! reported when that is known and passed over while it streams in. No extension is spoken, so that a reserved bit is a
-//! fault.
+//! It is handed bytes and touches nothing. A text is gathered, up to its limit; of a longer one only the two ends are
+//! kept. It is reported when its beginning says which message it is, else at its end. A binary message is reported when it begins and passed over while it streams in.
+//! No extension is spoken, so that a reserved bit is a fault.
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use crate::transport::excerpt::Excerpt;
 
 /// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A whole text.
     Text(Bytes),
-    /// A text over the limit; the rest of it is passed over.
+    /// A text over the limit, which was passed over.
     TooLong {
-        /// How long it is, as far as is known.
+        /// How long it is, or as far as is known.
         bytes: u64,
+        /// Its two ends; of one that is reported early, its beginning.
+        excerpt: Excerpt,
     },
     /// A message that is not text; the rest of it is passed over.
     Binary,
@@ -82,6 +86,8 @@ pub(super) mod code {
 #[derive(Debug)]
 pub(super) struct Codec {
     limit: u64,
+    /// Tells by the beginning of a text that is too long whether it can be refused without its end.
+    is_named: fn(&[u8]) -> bool,
     stage: Stage,
     message: Message,
 }
@@ -93,8 +99,8 @@ enum Stage {
     Head,
     /// In a frame that is needed whole.
     Payload(Head),
-    /// In a frame that is passed over.
-    Skip { left: u64 },
+    /// In a frame that is passed over, of which so many bytes were.
+    Skip { head: Head, passed: u64 },
 }
 
 /// What data frames belong to.
@@ -104,6 +110,8 @@ enum Message {
     None,
     /// A text whose end is to come.
     Text(BytesMut),
+    /// A text over the limit, which is passed over to its end and reported then, unless its beginning is enough.
+    TooLong { bytes: u64, excerpt: Excerpt, looked_at: bool },
     /// One that is passed over to its end.
     Unwanted,
 }
@@ -128,8 +136,8 @@ enum Kind {
 
 impl Codec {
     /// Makes a codec for texts of at most `limit` bytes.
-    pub(super) const fn new(limit: u64) -> Self {
-        Self { limit, stage: Stage::Head, message: Message::None }
+    pub(super) const fn new(limit: u64, is_named: fn(&[u8]) -> bool) -> Self {
+        Self { limit, is_named, stage: Stage::Head, message: Message::None }
     }
 
     /// Takes the next thing that was said out of `source`, if enough of it has arrived.
@@ -144,13 +152,26 @@ impl Codec {
                         return Ok(Some(heard));
                     }
                 }
-                Stage::Skip { left } => {
-                    let here = left.min(source.len() as u64);
+                Stage::Skip { head, passed } => {
+                    if let Some(heard) = self.report_early(head, passed) {
+                        return Ok(Some(heard));
+                    }
+                    let here = (head.length - passed).min(source.len() as u64).min(self.until_whole_head());
                     // No more than there is, so nothing is cut off.
-                    source.advance(here as usize);
-                    self.stage = if here == left { Stage::Head } else { Stage::Skip { left: left - here } };
-                    if here < left {
-                        return Ok(None);
+                    self.pass_over(&mut source.split_to(here as usize), head, passed);
+                    if passed + here < head.length {
+                        self.stage = Stage::Skip { head, passed: passed + here };
+                        if source.is_empty() && self.until_whole_head() > 0 {
+                            return Ok(None);
+                        }
+                        continue;
+                    }
+                    self.stage = Stage::Head;
+                    if head.last
+                        && let Message::TooLong { bytes, excerpt, looked_at: _ } =
+                            std::mem::replace(&mut self.message, Message::None)
+                    {
+                        return Ok(Some(Heard::TooLong { bytes, excerpt }));
                     }
                 }
                 Stage::Payload(head) => {
@@ -176,16 +197,20 @@ impl Codec {
                 self.stage = Stage::Payload(head);
                 return Ok(None);
             }
-            (Kind::Text | Kind::Binary, Message::Text(_) | Message::Unwanted) => {
+            (Kind::Text | Kind::Binary, Message::Text(_) | Message::TooLong { .. } | Message::Unwanted) => {
                 return Err(Fault::Interleaved);
             }
             (Kind::Continuation, Message::None) => return Err(Fault::NothingToContinue),
             (Kind::Binary, Message::None) => {
-                self.skip(head);
+                self.skip_unwanted(head);
                 return Ok(Some(Heard::Binary));
             }
             (Kind::Continuation, Message::Unwanted) => {
-                self.skip(head);
+                self.skip_unwanted(head);
+                return Ok(None);
+            }
+            (Kind::Continuation, Message::TooLong { .. }) => {
+                self.stage = Stage::Skip { head, passed: 0 };
                 return Ok(None);
             }
             (Kind::Text, Message::None) => 0,
@@ -193,16 +218,56 @@ impl Codec {
         };
         let bytes = gathered.saturating_add(head.length);
         if bytes > self.limit {
-            self.skip(head);
-            return Ok(Some(Heard::TooLong { bytes }));
+            let mut excerpt = Excerpt::default();
+            if let Message::Text(gathered) = &self.message {
+                excerpt.push(gathered);
+            }
+            self.message = Message::TooLong { bytes: gathered, excerpt, looked_at: false };
+            self.stage = Stage::Skip { head, passed: 0 };
+            return Ok(None);
         }
         self.stage = Stage::Payload(head);
         Ok(None)
     }
 
-    fn skip(&mut self, head: Head) {
-        self.stage = Stage::Skip { left: head.length };
+    /// Returns how many bytes may be passed over before it is time to look at the beginning of a text that is too long.
+    fn until_whole_head(&self) -> u64 {
+        match &self.message {
+            Message::TooLong { excerpt, looked_at: false, .. } => excerpt.missing_of_head() as u64,
+            Message::TooLong { .. } | Message::None | Message::Text(_) | Message::Unwanted => u64::MAX,
+        }
+    }
+
+    /// Reports a text that is too long as soon as its whole beginning is there and names it.
+    fn report_early(&mut self, head: Head, passed: u64) -> Option<Heard> {
+        if self.until_whole_head() > 0 {
+            return None;
+        }
+        let Message::TooLong { bytes, excerpt, looked_at } = &mut self.message else { return None };
+        *looked_at = true;
+        if !(self.is_named)(excerpt.head()) {
+            return None;
+        }
+        let bytes = bytes.saturating_add(head.length - passed);
+        let excerpt = std::mem::take(excerpt);
         self.message = if head.last { Message::None } else { Message::Unwanted };
+        Some(Heard::TooLong { bytes, excerpt })
+    }
+
+    fn skip_unwanted(&mut self, head: Head) {
+        self.stage = Stage::Skip { head, passed: 0 };
+        self.message = if head.last { Message::None } else { Message::Unwanted };
+    }
+
+    /// Passes over some bytes of a frame; of a text that is too long its two ends are kept.
+    fn pass_over(&mut self, payload: &mut [u8], head: Head, passed: u64) {
+        if let Message::TooLong { bytes, excerpt, looked_at: _ } = &mut self.message {
+            let mut mask = head.mask;
+            mask.rotate_left((passed % 4) as usize);
+            unmask(payload, mask);
+            *bytes = bytes.saturating_add(payload.len() as u64);
+            excerpt.push(payload);
+        }
     }
 
     /// Says what a whole frame tells, if it ends something.
@@ -218,7 +283,7 @@ impl Codec {
                 gathered.extend_from_slice(&payload);
                 gathered
             }
-            Message::None | Message::Unwanted => payload,
+            Message::None | Message::TooLong { .. } | Message::Unwanted => payload,
         };
         if !head.last {
             self.message = Message::Text(text);

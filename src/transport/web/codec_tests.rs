@@ -36,17 +36,56 @@ fn a_long_text_costs_itself_and_is_never_gathered() {
     let long = frame(0x81, &[b'x'; 300]);
     let stream = [long, frame(0x01, b"12345"), frame(0x80, b"6789"), frame(0x81, b"fine")].concat();
     for size in 1..=stream.len() {
-        let expected = [Heard::TooLong { bytes: 300 }, Heard::TooLong { bytes: 9 }, text("fine")];
+        let expected = [too_long(&[b'x'; 300]), too_long(b"123456789"), text("fine")];
         assert_eq!(heard(8, &stream, size).unwrap(), expected, "pieces of {size}");
     }
-    let mut codec = Codec::new(8);
+    let mut codec = Codec::new(8, |_| false);
     let mut source = BytesMut::from(&[0x81, 0xff, 0, 0, 0, 0x10, 0, 0, 0, 0, 1, 2, 3, 4][..]);
-    assert_eq!(codec.next(&mut source), Ok(Some(Heard::TooLong { bytes: 1 << 36 })), "said at once");
+    assert_eq!(codec.next(&mut source), Ok(None), "it is reported at its end");
     for _ in 0..100 {
         source.extend_from_slice(&[7; 1000]);
         assert_eq!(codec.next(&mut source), Ok(None));
         assert!(source.is_empty() && source.capacity() <= 64 * 1024);
     }
+}
+
+#[test]
+fn a_long_text_that_names_itself_is_reported_when_its_beginning_is_there() {
+    let declared = 1_u64 << 40;
+    let mask = [0; 4];
+    let mut stream = [&[0x81, 0xff][..], &declared.to_be_bytes(), &mask, b"{\"id\""].concat();
+    stream.resize(stream.len() + 1020, b'x');
+    let mut whole = stream[14..].to_vec();
+    whole.truncate(1024);
+    let mut excerpt = Excerpt::default();
+    excerpt.push(&whole);
+    for size in [1, 3, 1000, stream.len()] {
+        let expected = [Heard::TooLong { bytes: declared, excerpt: excerpt.clone() }];
+        assert_eq!(heard(8, &stream, size).unwrap(), expected, "pieces of {size}");
+    }
+}
+
+#[test]
+fn a_long_text_is_reported_once_and_the_next_message_is_heard() {
+    let named = [&b"{\"id\""[..], &[b'x'; 3000]].concat();
+    for stream in [
+        [frame(0x81, &named), frame(0x81, b"next")].concat(),
+        [frame(0x01, &named), frame(0x00, &named), frame(0x80, b"end"), frame(0x81, b"next")].concat(),
+        [frame(0x01, &named[..7]), frame(0x80, &named[7..]), frame(0x81, b"next")].concat(),
+    ] {
+        for size in [1, 3, 1000, stream.len()] {
+            let got = heard(8, &stream, size).unwrap();
+            let [Heard::TooLong { bytes: 3005, excerpt }, next] = &got[..] else { panic!("{got:?}") };
+            assert_eq!((excerpt.head(), next), (&named[..1024], &text("next")), "pieces of {size}");
+        }
+    }
+}
+
+/// A text that is reported as too long.
+fn too_long(message: &[u8]) -> Heard {
+    let mut excerpt = Excerpt::default();
+    excerpt.push(message);
+    Heard::TooLong { bytes: message.len() as u64, excerpt }
 }
 
 #[test]
@@ -169,9 +208,14 @@ impl Chance {
     }
 }
 
+/// Tells whether a text names itself.
+fn is_named(head: &[u8]) -> bool {
+    head.starts_with(b"{\"id\"")
+}
+
 /// What is heard of a stream that comes in pieces.
 fn heard(limit: u64, stream: &[u8], size: usize) -> Result<Vec<Heard>, Fault> {
-    let (mut codec, mut source, mut all) = (Codec::new(limit), BytesMut::new(), Vec::new());
+    let (mut codec, mut source, mut all) = (Codec::new(limit, is_named), BytesMut::new(), Vec::new());
     for piece in stream.chunks(size) {
         source.extend_from_slice(piece);
         while let Some(heard) = codec.next(&mut source)? {

@@ -37,6 +37,9 @@ pub enum Refusal {
     /// A command that a model chose sent it.
     #[error("a command of a model may not talk to the daemon")]
     OfATool,
+    /// The process that opened the connection does not have it any more.
+    #[error("no process holds this connection any more; keep it open until it is answered")]
+    NoHolder,
     /// A token is needed.
     #[error(
         "a token is needed: `Authorization: Bearer TOKEN`, or the subprotocol `bearer.TOKEN`; `push token new` makes one"
@@ -79,7 +82,7 @@ impl Refusal {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
-            Self::Origin | Self::Stranger | Self::OfATool => StatusCode::FORBIDDEN,
+            Self::Origin | Self::Stranger | Self::OfATool | Self::NoHolder => StatusCode::FORBIDDEN,
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::TooManyTokens { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::TokensUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
@@ -104,6 +107,7 @@ impl Refusal {
             | Self::Origin
             | Self::Stranger
             | Self::OfATool
+            | Self::NoHolder
             | Self::TokensUnreadable
             | Self::Full
             | Self::Path

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 
+use nix::ifaddrs::getifaddrs;
 use nix::unistd::geteuid;
 
 /// This system says whose a connection is.
@@ -14,29 +14,48 @@ pub(super) fn own_uid() -> u32 {
     geteuid().as_raw()
 }
 
-/// Finds the end of a connection that is at `at`, and leads to `to`: its user, and the number of its socket.
+/// Finds the end of a connection that is at `at`, and leads to `to`: its user, and the number of its socket, which is zero
+/// when no process has it open.
+///
+/// The state of the connection does not matter: one that its process has shut down still is that process's.
 pub(super) fn find(at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     // A socket of the one family may speak to one of the other.
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().find_map(|table| {
+    let rows = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().filter_map(|table| {
         let lines = BufReader::new(fs::File::open(table).ok()?).lines();
         lines.map_while(Result::ok).find_map(|line| row(&line, plain(at), plain(to)))
+    });
+    rows.max_by_key(|(_, socket)| *socket)
+}
+
+/// Tells whether a connection from `peer` to `here` begins on this machine.
+pub(super) fn is_of_this_machine(peer: IpAddr, here: IpAddr) -> bool {
+    let (peer, here) = (peer.to_canonical(), here.to_canonical());
+    // Nobody else reaches the loopback, and nobody else has an address of ours.
+    peer.is_loopback() || here.is_loopback() || peer == here || is_own_address(peer)
+}
+
+fn is_own_address(wanted: IpAddr) -> bool {
+    // Whoever cannot be told from a process of this machine counts as one.
+    let Ok(interfaces) = getifaddrs() else { return true };
+    interfaces.filter_map(|interface| interface.address).any(|address| {
+        let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+        let six = address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip()));
+        four.or(six) == Some(wanted)
     })
 }
 
 /// Reads a row of the table, if it is the one.
 fn row(line: &str, at: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     let mut words = line.split_ascii_whitespace().skip(1);
-    let (local, remote, state) = (words.next()?, words.next()?, words.next()?);
-    if state != ESTABLISHED || address(local)? != at || address(remote)? != to {
+    let (local, remote) = (words.next()?, words.next()?);
+    if address(local)? != at || address(remote)? != to {
         return None;
     }
-    // Between them: queues, timer, retransmissions; and after the user a timeout.
-    let uid = words.nth(3)?.parse().ok()?;
+    // Between them: state, queues, timer, retransmissions; and after the user a timeout.
+    let uid = words.nth(4)?.parse().ok()?;
     let socket = words.nth(1)?.parse().ok()?;
     Some((uid, socket))
 }
-
-const ESTABLISHED: &str = "01";
 
 /// Reads an address as the table writes it: groups of four bytes, each in the order of the machine.
 fn address(text: &str) -> Option<SocketAddr> {
@@ -63,19 +82,35 @@ fn plain(address: SocketAddr) -> SocketAddr {
 
 /// Returns the processes that have a socket open, as far as we may see.
 pub(super) fn holders(socket: u64) -> Vec<u32> {
-    let name = format!("socket:[{socket}]");
-    let has_it = |pid: &u32| {
-        let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-        open.flatten()
-            .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == &*name))
-    };
-    processes().filter(has_it).collect()
+    processes().filter(|pid| holds(*pid, socket)).collect()
 }
 
-/// Returns the processes of a user.
-pub(super) fn processes_of(uid: u32) -> Vec<u32> {
-    let is_theirs = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|about| about.uid() == uid);
-    processes().filter(is_theirs).collect()
+/// Tells whether a process has a socket open, as far as we may see.
+pub(super) fn holds(pid: u32, socket: u64) -> bool {
+    let name = format!("socket:[{socket}]");
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == &*name))
+}
+
+/// Returns the living processes that act as a user, or could.
+pub(super) fn processes_of(uid: u32) -> impl Iterator<Item = u32> {
+    processes().filter(move |pid| acts_as(*pid, uid))
+}
+
+/// Tells whether a process lives and one of its user ids is `uid`; the owner of its directory says less, as it is root for a
+/// process that does not let itself be looked at.
+pub(super) fn acts_as(pid: u32, uid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status_is_of(&status, uid)
+}
+
+fn status_is_of(status: &str, uid: u32) -> bool {
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim_ascii();
+    // One whose first thread has ended lives on in the others.
+    let is_dead = field("State:").starts_with(['Z', 'X'])
+        && field("Threads:").parse().is_ok_and(|count: u32| count <= 1);
+    !is_dead && field("Uid:").split_ascii_whitespace().any(|id| id.parse() == Ok(uid))
 }
 
 fn processes() -> impl Iterator<Item = u32> {
@@ -86,6 +121,49 @@ fn processes() -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_read_in_any_state_and_an_orphan_has_no_number() {
+        let at = "127.0.0.1:3141".parse().unwrap();
+        let to = "127.0.0.1:80".parse().unwrap();
+        for (state, socket) in [("01", 77), ("05", 0), ("08", 77), ("06", 0)] {
+            let line = format!(
+                "   0: 0100007F:0C45 0100007F:0050 {state} 00000000:00000000 00:00000000 00000000  1000        0 {socket} 1 0"
+            );
+            if cfg!(target_endian = "little") {
+                assert_eq!(row(&line, at, to), Some((1000, socket)), "{state}");
+                assert_eq!(row(&line, to, at), None, "the other end");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_an_address_of_this_machine_is_of_this_machine() {
+        let is = |peer: &str, here: &str| is_of_this_machine(peer.parse().unwrap(), here.parse().unwrap());
+        assert!(is("127.0.0.7", "192.0.2.1") && is("192.0.2.1", "127.0.0.1") && is("::1", "2001:db8::1"));
+        assert!(is("192.0.2.1", "::ffff:192.0.2.1"));
+        assert!(!is("192.0.2.1", "192.0.2.2"));
+        assert!(is_own_address("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_process_acts_as_its_user() {
+        let own = std::process::id();
+        assert!(acts_as(own, own_uid()));
+        assert!(!acts_as(own, own_uid() + 4711) && !acts_as(u32::MAX, own_uid()));
+        assert!(processes_of(own_uid()).any(|pid| pid == own));
+    }
+
+    #[test]
+    fn a_process_that_waits_to_be_reaped_holds_nothing_unless_a_thread_of_it_lives() {
+        let of = |state: &str, threads: u32| {
+            format!("Name:\tx\nState:\t{state}\nUid:\t7\t8\t8\t8\nThreads:\t{threads}\n")
+        };
+        assert!(status_is_of(&of("S (sleeping)", 1), 7) && status_is_of(&of("S (sleeping)", 1), 8));
+        assert!(!status_is_of(&of("S (sleeping)", 1), 9));
+        assert!(!status_is_of(&of("Z (zombie)", 1), 7));
+        assert!(status_is_of(&of("Z (zombie)", 2), 7));
+    }
 
     #[test]
     fn addresses_are_read_as_the_table_writes_them() {

@@ -17,6 +17,8 @@ pub enum Whose {
         /// Who.
         uid: u32,
     },
+    /// A socket of this machine that no process has open any more, or that is closed already.
+    Orphaned,
     /// Nobody's that is known: it comes from elsewhere, or the system does not tell.
     Unknown,
 }
@@ -34,12 +36,21 @@ impl Identity {
     /// Somebody of whom nothing is known.
     pub const UNKNOWN: Self = Self { whose: Whose::Unknown, socket: None };
 
+    /// A connection of this machine that no process holds.
+    const ORPHANED: Self = Self { whose: Whose::Orphaned, socket: None };
+
     /// Looks up who is at `peer`, connected to us at `here`; reads a table of the system, so it may take a moment.
     pub fn of(peer: SocketAddr, here: SocketAddr) -> Self {
-        os::find(peer, here).map_or(Self::UNKNOWN, |(uid, socket)| {
-            let whose = if uid == os::own_uid() { Whose::Own } else { Whose::Foreign { uid } };
-            Self { whose, socket: Some(socket) }
-        })
+        match os::find(peer, here) {
+            // The kernel goes on sending what an ended process has queued, from a socket without a number.
+            Some((_, 0)) => Self::ORPHANED,
+            Some((uid, socket)) => {
+                let whose = if uid == os::own_uid() { Whose::Own } else { Whose::Foreign { uid } };
+                Self { whose, socket: Some(socket) }
+            }
+            None if os::is_of_this_machine(peer.ip(), here.ip()) => Self::ORPHANED,
+            None => Self::UNKNOWN,
+        }
     }
 
     /// Tells whether this system says whose a connection is.
@@ -47,13 +58,34 @@ impl Identity {
         os::TELLS
     }
 
-    /// Returns the processes that may be at the other end: those that have the socket open, or, where that cannot be
-    /// seen, all of the same user. Empty when it is nobody's that lives.
-    pub fn processes(&self) -> Vec<u32> {
-        match (self.whose, self.socket) {
-            (Whose::Own, Some(socket)) => os::holders(socket),
-            (Whose::Foreign { uid }, _) => os::processes_of(uid),
-            (Whose::Own | Whose::Unknown, _) => Vec::new(),
+    /// Returns the processes that have the socket open, as far as they can be seen.
+    pub fn holders(&self) -> Vec<u32> {
+        self.socket.map(os::holders).unwrap_or_default()
+    }
+
+    /// Tells whether a process has the socket open.
+    pub fn is_held_by(&self, pid: u32) -> bool {
+        self.socket.is_some_and(|socket| os::holds(pid, socket))
+    }
+
+    /// Returns the processes that may have the socket without being seen to: all living ones of its user.
+    ///
+    /// A socket can also lie in the queue of another one, where no process is seen to have it. Each is looked up when it is asked
+    /// for, so that little time passes until the caller looks at it.
+    pub fn possible_holders(&self) -> impl Iterator<Item = u32> + use<> {
+        self.user().into_iter().flat_map(os::processes_of)
+    }
+
+    /// Tells whether a process lives that may have the socket without being seen to.
+    pub fn may_be_held_by(&self, pid: u32) -> bool {
+        self.user().is_some_and(|uid| os::acts_as(pid, uid))
+    }
+
+    fn user(&self) -> Option<u32> {
+        match self.whose {
+            Whose::Own => Some(os::own_uid()),
+            Whose::Foreign { uid } => Some(uid),
+            Whose::Orphaned | Whose::Unknown => None,
         }
     }
 }
@@ -74,13 +106,19 @@ mod tests {
             let (accepted, peer) = listener.accept().unwrap();
             let found = Identity::of(peer, accepted.local_addr().unwrap());
             assert_eq!(found.whose, Whose::Own, "{place}");
-            assert!(found.processes().contains(&std::process::id()), "{place}");
+            assert!(found.holders().contains(&std::process::id()), "{place}");
+            assert!(found.possible_holders().any(|pid| pid == std::process::id()), "{place}");
+            assert!(found.is_held_by(std::process::id()), "{place}");
             drop(client);
             // A child of another test may still have a copy, until it becomes another program.
             let deadline = Instant::now() + Duration::from_secs(30);
-            while !found.processes().is_empty() {
+            while !found.holders().is_empty() {
                 assert!(Instant::now() < deadline, "{place}: it is closed");
             }
+            assert!(!found.is_held_by(std::process::id()), "{place}");
+            let found = Identity::of(peer, accepted.local_addr().unwrap());
+            assert_eq!(found, Identity::ORPHANED, "{place}");
+            assert_eq!((found.holders(), found.possible_holders().count()), (vec![], 0), "{place}");
         }
     }
 
@@ -88,8 +126,29 @@ mod tests {
     fn a_connection_that_is_not_there_is_nobodys() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap();
-        assert_eq!(Identity::of("127.0.0.1:1".parse().unwrap(), here), Identity::UNKNOWN);
-        assert_eq!(Identity::of("192.0.2.1:9".parse().unwrap(), here), Identity::UNKNOWN);
-        assert_eq!(Identity::UNKNOWN.processes(), [0; 0]);
+        assert_eq!(Identity::of("127.0.0.1:1".parse().unwrap(), here), Identity::ORPHANED);
+        // Whoever connects to the loopback is on this machine, whatever address it took for itself.
+        assert_eq!(Identity::of("192.0.2.1:9".parse().unwrap(), here), Identity::ORPHANED);
+        let elsewhere = Identity::of("192.0.2.1:9".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
+        assert_eq!(elsewhere, Identity::UNKNOWN);
+        let oneself = Identity::of("192.0.2.1:9".parse().unwrap(), "192.0.2.1:8".parse().unwrap());
+        assert_eq!(oneself, Identity::ORPHANED);
+        assert_eq!((Identity::UNKNOWN.holders(), Identity::UNKNOWN.possible_holders().count()), (vec![], 0));
+    }
+
+    #[test]
+    fn a_socket_whose_process_has_ended_with_data_in_its_queue_is_orphaned() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let client = TcpStream::connect(here).unwrap();
+        let (_accepted, peer) = listener.accept().unwrap();
+        // More than the receiver takes, so that the socket is neither closed nor reset for a long time.
+        client.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
+        drop(client);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Identity::of(peer, here) != Identity::ORPHANED {
+            assert!(Instant::now() < deadline, "it is closed");
+        }
     }
 }

@@ -28,6 +28,8 @@ pub struct SocketLimits {
     pub message: usize,
     /// How long the peer may take nothing of what is sent.
     pub stalled: Duration,
+    /// Tells by the first KiB of a message over the limit whether it can be refused before its end has come.
+    pub is_named: fn(&[u8]) -> bool,
 }
 
 /// Takes a connection over after its handshake; `early` is what was read beyond that.
@@ -36,7 +38,7 @@ pub(in super::super) fn halves(stream: TcpStream, early: Bytes, limits: SocketLi
     let sink = Sink::new(to, limits.stalled);
     let out = Out { sink, stalled: limits.stalled, left: Bytes::new(), torn: false };
     let shared = Arc::new(Shared { out: tokio::sync::Mutex::new(out), wish: Mutex::default() });
-    let codec = Codec::new(limits.message as u64);
+    let codec = Codec::new(limits.message as u64, limits.is_named);
     let buffer = BytesMut::from(early);
     let receiver = Receiver { from, buffer, codec, shared: Arc::clone(&shared), over: false };
     (receiver, Sender(shared))
@@ -184,7 +186,9 @@ impl Receiver {
         while !self.over {
             match self.codec.next(&mut self.buffer) {
                 Ok(Some(Heard::Text(text))) => return Ok(Some(Frame::Text(text))),
-                Ok(Some(Heard::TooLong { bytes })) => return Ok(Some(Frame::TooLong { bytes })),
+                Ok(Some(Heard::TooLong { bytes, excerpt })) => {
+                    return Ok(Some(Frame::TooLong { bytes, excerpt }));
+                }
                 Ok(Some(Heard::Binary)) => return Ok(Some(Frame::Binary)),
                 Ok(Some(Heard::Ping(payload))) => self.shared.pong(&payload),
                 Ok(Some(Heard::Pong)) => {}

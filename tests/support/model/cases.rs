@@ -122,7 +122,7 @@ pub(crate) fn refuses() -> Reply {
 }
 
 pub(crate) fn prompt_too_long() -> Reply {
-    Reply::status(400, r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#)
+    Reply::status(400, r#"{"error":{"message":"prompt is too long"}}"#)
 }
 
 pub(crate) fn no_credit() -> Reply {

@@ -74,6 +74,29 @@ pub(crate) struct Shared {
     connections: watch::Sender<usize>,
     hangups: watch::Sender<usize>,
     models: Mutex<Vec<String>>,
+    window: Mutex<Option<Window>>,
+    refused: Mutex<usize>,
+}
+
+/// How much the server's models take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    /// In tokens of four bytes.
+    pub(crate) tokens: usize,
+    pub(crate) told: WindowTold,
+}
+
+/// Where the server says how much its models take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WindowTold {
+    /// Nowhere.
+    Nowhere,
+    /// When it refuses what is too long.
+    InErrors,
+    /// In the list of its models, or what it shows of one.
+    InTheList,
+    /// In its properties, as llama.cpp.
+    InProperties,
 }
 
 impl ModelServer {
@@ -103,6 +126,11 @@ impl ModelServer {
         self.shared.script.lock().unwrap().extend(replies);
     }
 
+    /// Says nothing of what is left of the script.
+    pub(crate) fn forget_script(&self) {
+        self.shared.script.lock().unwrap().clear();
+    }
+
     /// Sets what is said when the script is over.
     pub(crate) fn usually(&self, reply: Reply) {
         *self.shared.usual.lock().unwrap() = Some(reply);
@@ -111,6 +139,16 @@ impl ModelServer {
     /// Sets which models the server has.
     pub(crate) fn has_models(&self, names: &[&str]) {
         *self.shared.models.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// Sets how much the models take; what is longer is refused, and takes nothing of the script.
+    pub(crate) fn has_window(&self, tokens: usize, told: WindowTold) {
+        *self.shared.window.lock().unwrap() = Some(Window { tokens, told });
+    }
+
+    /// How many questions were refused because they were too long.
+    pub(crate) fn refused(&self) -> usize {
+        *self.shared.refused.lock().unwrap()
     }
 
     /// The address without any path.
@@ -164,7 +202,28 @@ impl Shared {
             connections: watch::Sender::new(0),
             hangups: watch::Sender::new(0),
             models: Mutex::new(vec!["test-model".to_owned()]),
+            window: Mutex::default(),
+            refused: Mutex::default(),
         }
+    }
+
+    /// Refuses a question that is too long for the models.
+    fn refuse_too_long(&self, asked: &Value) -> Option<Reply> {
+        let window = (*self.window.lock().unwrap())?;
+        let asked_for = asked["max_tokens"].as_u64().unwrap_or_default();
+        let tokens = asked.to_string().len() / 4 + usize::try_from(asked_for).unwrap();
+        if tokens <= window.tokens {
+            return None;
+        }
+        *self.refused.lock().unwrap() += 1;
+        let most = window.tokens;
+        let message = match window.told {
+            WindowTold::InErrors => format!("maximum context length is {most} tokens, not {tokens}"),
+            WindowTold::Nowhere | WindowTold::InTheList | WindowTold::InProperties => {
+                "this is more than the context window".to_owned()
+            }
+        };
+        Some(Reply::status(400, &serde_json::json!({"error": {"message": message}}).to_string()))
     }
 
     fn next_reply(&self) -> Reply {

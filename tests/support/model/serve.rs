@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::dialects::{Out, content_type, encode, huge, said, spoken_at};
 use super::script::{Delivery, Fault, Reply, Turn};
-use super::{Seen, Shared, Speaks};
+use super::{Seen, Shared, Speaks, WindowTold};
 
 /// What becomes of a connection after an answer.
 #[derive(PartialEq, Eq)]
@@ -49,8 +49,9 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(seen) = read_request(&mut stream, &mut buffer).await {
         let answer = match (seen.method.as_str(), spoken_at(&seen.path)) {
             ("POST", Some(speaks)) => {
+                let too_long = shared.refuse_too_long(&seen.body);
                 shared.seen.lock().unwrap().push(seen);
-                let reply = shared.next_reply();
+                let reply = too_long.unwrap_or_else(|| shared.next_reply());
                 reply_to(&mut stream, speaks, reply).await
             }
             _ => {
@@ -73,12 +74,24 @@ async fn connection(mut stream: TcpStream, shared: Arc<Shared>) {
 /// Answers what needs no model.
 fn lookup(seen: &Seen, shared: &Shared) -> Reply {
     let models = shared.models.lock().unwrap().clone();
-    let list = |name: &str| -> Value { models.iter().map(|model| json!({ name: model })).collect() };
+    let window = *shared.window.lock().unwrap();
+    let told = |told| window.filter(|window| window.told == told).map(|window| window.tokens);
+    let listed = told(WindowTold::InTheList);
+    let list = |name: &str| -> Value {
+        models.iter().map(|model| json!({ name: model, "max_model_len": listed })).collect()
+    };
     let path = seen.path.split('?').next().unwrap_or_default();
     match path {
         "/api/version" => Reply::status(200, r#"{"version":"0.12.0"}"#),
         "/api/tags" => Reply::status(200, &json!({ "models": list("name") }).to_string()),
         "/v1/models" => Reply::status(200, &json!({ "data": list("id") }).to_string()),
+        "/props" if told(WindowTold::InProperties).is_some() => {
+            let settings = json!({ "n_ctx": told(WindowTold::InProperties) });
+            Reply::status(200, &json!({ "default_generation_settings": settings }).to_string())
+        }
+        "/api/show" if listed.is_some() => {
+            Reply::status(200, &json!({ "model_info": { "llama.context_length": listed } }).to_string())
+        }
         _ => Reply::status(404, "404 page not found"),
     }
 }

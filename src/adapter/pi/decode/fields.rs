@@ -88,7 +88,8 @@ impl<'a> Fields<'a> {
             Some(_) => return Err(self.problem(name, "must be a list of command ids")),
         };
         if items.len() > most {
-            return Err(self.problem(name, format!("must be at most {most} command ids")));
+            let found = items.len();
+            return Err(self.problem(name, format!("must be at most {most} command ids, not {found}")));
         }
         let key = |(at, item): (usize, &Value)| {
             let place = format!("{name}[{at}]");
@@ -138,9 +139,13 @@ impl<'a> Fields<'a> {
         let Some(path) = self.key(name, most)? else { return Ok(None) };
         let steps_back = path.split(['/', '\\']).any(|part| part == "..");
         if steps_back || path.contains('\0') {
-            return Err(self.problem(name, format!("{name} contains potentially dangerous path components")));
+            let reason = format!("{name} contains potentially dangerous path components");
+            return Err(match ground {
+                Ground::Session => self.problem(name, format!("{reason}; {name} must be {SESSION_PATH}")),
+                Ground::Absolute | Ground::Free => self.problem(name, reason),
+            });
         }
-        if ground == Ground::Absolute && !is_absolute(&path) {
+        if ground != Ground::Free && !is_absolute(&path) {
             return Err(self.problem(name, format!("{name} must be an absolute path")));
         }
         Ok(Some(path))
@@ -148,8 +153,9 @@ impl<'a> Fields<'a> {
 
     pub(super) fn bounded(&self, name: &str, text: &str, most: usize) -> Result<(), Problem> {
         // Few characters in few bytes need no counting.
-        if text.len() > most && text.chars().count() > most {
-            return Err(self.problem(name, format!("must be at most {most} characters")));
+        let found = if text.len() > most { text.chars().count() } else { 0 };
+        if found > most {
+            return Err(self.problem(name, format!("must be at most {most} characters, not {found}")));
         }
         Ok(())
     }
@@ -164,9 +170,14 @@ impl<'a> Fields<'a> {
 pub(super) enum Ground {
     /// At the root.
     Absolute,
+    /// At the root, and in a directory of session files.
+    Session,
     /// Anywhere.
     Free,
 }
+
+/// What the path of a session file must be.
+const SESSION_PATH: &str = "an absolute path under an allowed session directory, without `..`";
 
 /// Tells whether a path begins at a root, as any of the systems writes it.
 fn is_absolute(path: &str) -> bool {

@@ -4,6 +4,7 @@
 //! field that is `null` counts as not said; a field that nobody asks for is ignored.
 
 mod fields;
+mod identity;
 mod payload;
 mod picture;
 
@@ -81,7 +82,10 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed
             let error = text::invalid("command", "must be a JSON object");
             return Err(Box::new(Malformed::unreadable(error)));
         }
-        Err(_) => return Err(Box::new(Malformed::unreadable(text::INVALID_JSON))),
+        Err(_) => {
+            let id = identity::from_head(line).id.filter(|id| is_repeated(id, limits.id));
+            return Err(Box::new(Malformed { id, ..Malformed::unreadable(text::INVALID_JSON) }));
+        }
     };
     match understand(&map, limits) {
         Ok(mut asked) => {
@@ -92,6 +96,23 @@ pub fn decode(line: &[u8], limits: &DecodeLimits) -> Result<Asked, Box<Malformed
             Ok(asked)
         }
         Err(problem) => Err(Box::new(malformed(&map, &problem, limits))),
+    }
+}
+
+/// Tells whether the beginning of a message holds its id, so that it can be refused without its end.
+pub fn names_itself(head: &[u8]) -> bool {
+    identity::from_head(head).id.is_some()
+}
+
+/// Says how to refuse a message that was too long to be kept, by its two ends.
+pub fn too_long(head: &[u8], tail: &[u8], bytes: u64, limit: usize, limits: &DecodeLimits) -> Malformed {
+    let found = identity::from_head(head);
+    let id = found.id.or_else(|| identity::id_from_tail(tail)).filter(|id| is_repeated(id, limits.id));
+    let command = found.command.filter(|command| is_repeated(command, limits.name));
+    Malformed {
+        id,
+        command: command.unwrap_or_else(|| UNKNOWN.to_owned()),
+        error: text::too_long(bytes, limit),
     }
 }
 
@@ -137,8 +158,9 @@ fn session(fields: &Fields<'_>, kind: Kind, limits: &DecodeLimits) -> Result<Opt
 
 /// Says that there is no such command; a name that is too long is not repeated.
 fn unknown(name: &str, limits: &DecodeLimits) -> Problem {
-    if name.chars().count() > limits.name {
-        return Problem::new("type", format!("must be at most {} characters", limits.name));
+    let found = name.chars().count();
+    if found > limits.name {
+        return Problem::new("type", format!("must be at most {} characters, not {found}", limits.name));
     }
     Problem::new("type", format!("Unknown command type '{name}'"))
 }
@@ -146,11 +168,16 @@ fn unknown(name: &str, limits: &DecodeLimits) -> Problem {
 fn malformed(map: &Map<String, Value>, problem: &Problem, limits: &DecodeLimits) -> Malformed {
     let repeated = |name: &str, most: usize| {
         let text = map.get(name).and_then(Value::as_str)?;
-        (!text.is_empty() && text.chars().count() <= most).then(|| text.to_owned())
+        is_repeated(text, most).then(|| text.to_owned())
     };
     Malformed {
         id: repeated("id", limits.id),
         command: repeated("type", limits.name).unwrap_or_else(|| UNKNOWN.to_owned()),
         error: text::invalid(&problem.field, &problem.message),
     }
+}
+
+/// Tells whether an answer repeats a text of at most so many characters.
+fn is_repeated(text: &str, most: usize) -> bool {
+    !text.is_empty() && text.chars().count() <= most
 }

@@ -77,7 +77,7 @@ fn words(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Box<Words>, Probl
 }
 
 fn session_path(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<String, Problem> {
-    let path = fields.path("sessionPath", limits.path, Ground::Absolute)?;
+    let path = fields.path("sessionPath", limits.path, Ground::Session)?;
     path.ok_or_else(|| fields.problem("sessionPath", "must be a string and is missing"))
 }
 

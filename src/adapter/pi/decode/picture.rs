@@ -14,9 +14,10 @@ pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Ima
         Some(_) => return Err(fields.problem("images", "must be a list of images")),
     };
     if items.len() > limits.images {
-        return Err(fields.problem("images", format!("must be at most {} images", limits.images)));
+        let (most, found) = (limits.images, items.len());
+        return Err(fields.problem("images", format!("must be at most {most} images, not {found}")));
     }
-    let mut left = limits.image_bytes;
+    let mut bytes = 0_usize;
     let mut images = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let image = item.as_object().and_then(one);
@@ -24,10 +25,12 @@ pub(super) fn read(fields: &Fields<'_>, limits: &DecodeLimits) -> Result<Vec<Ima
             let place = format!("images[{at}]");
             Problem::new(place, "must be an image with a type and data in base64")
         })?;
-        left = left.checked_sub(image.data.len()).ok_or_else(|| {
-            fields.problem("images", format!("must be at most {} bytes together", limits.image_bytes))
-        })?;
+        bytes = bytes.saturating_add(image.data.len());
         images.push(image);
+    }
+    let most = limits.image_bytes;
+    if bytes > most {
+        return Err(fields.problem("images", format!("must be at most {most} bytes together, not {bytes}")));
     }
     Ok(images)
 }

@@ -21,9 +21,9 @@ pub use row::{
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::PROTOCOL;
 use super::decode::Malformed;
 use super::story::SessionEvent;
-use super::{PROTOCOL, TRANSPORTS};
 use crate::adapter::json;
 use crate::kernel::id::SessionId;
 
@@ -97,16 +97,16 @@ pub fn refused(id: Option<&str>, command: &str, error: &str) -> Bytes {
     })
 }
 
-/// Returns the first line of every connection.
-pub fn server_ready(server_version: &str) -> Bytes {
+/// Returns the first line of every connection; `transports` are those that are open.
+pub fn server_ready(server_version: &str, transports: &[&str]) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Ready<'a> {
         server_version: &'a str,
         protocol_version: &'a str,
-        transports: [&'a str; 2],
+        transports: &'a [&'a str],
     }
-    announced("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports: TRANSPORTS })
+    announced("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports })
 }
 
 /// Returns the line that says that the server is about to end.

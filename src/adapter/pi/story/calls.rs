@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Story;
-use super::entry::{Entry, Role};
+use super::entry::{Entry, Role, origin};
 use super::open::arguments;
 use super::out::{Held, Out};
 use super::running::ToolResult;
@@ -171,7 +171,7 @@ impl Story {
         result.tell_end(out);
         match used.part {
             Part::Wanted(entry) => {
-                self.add_result(result.entry(event.seq, 0, event.at), entry, out);
+                self.add_result(result.entry(event, 0), entry, out);
                 self.end_turn(out);
             }
             Part::Aside { told } => self.add(bash_execution(event, &used, settlement, told), out),
@@ -187,6 +187,8 @@ fn told(settlement: &Settlement) -> String {
             format!("{kind}: {message}\n{detail}")
         }
         (Some(Fault { kind, message, detail: None, .. }), _) => format!("{kind}: {message}"),
+        // What it printed says what went wrong.
+        (None, Ending::Failed) if !settlement.text.is_empty() => return settlement.text.clone(),
         (None, Ending::Failed) => "it failed".to_owned(),
         (None, Ending::Skipped) => "the user chose to go on without it".to_owned(),
         (None, Ending::Cut) => "it was cut short".to_owned(),
@@ -230,8 +232,8 @@ fn bash_execution(event: &Event, used: &Use, settlement: &Settlement, told: bool
         let message = if told { message } else { message.flag("excludeFromContext", true) };
         message.number("timestamp", event.at.0).end();
     });
-    let (seq, at) = (event.seq, event.at);
-    Entry { seq, part: 0, till: seq, at, role: Role::BashExecution, json }
+    let (seq, at, origin) = (event.seq, event.at, origin(event));
+    Entry { seq, part: 0, till: seq, at, role: Role::BashExecution, json, origin }
 }
 
 /// Returns the command among the arguments of a shell.

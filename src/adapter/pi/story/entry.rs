@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::parts::{ForkMessage, ForkPoint, Summary};
 use super::write::object;
 use crate::adapter::pi::encode::Stats;
-use crate::kernel::event::Compaction;
+use crate::kernel::event::{Branch, Compaction, Event};
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
 
@@ -28,6 +28,8 @@ pub struct Entry {
     pub role: Role,
     /// The whole message, as JSON.
     pub json: Arc<str>,
+    /// The entry of a session file that it was imported from; empty for what an import added that stands in no file.
+    pub origin: Option<Arc<str>>,
 }
 
 /// Whose a message is.
@@ -58,6 +60,11 @@ impl Entry {
     pub fn id(&self) -> String {
         entry_id(self.seq, self.part)
     }
+}
+
+/// Returns the entry of a file that an event was imported from.
+pub(super) fn origin(event: &Event) -> Option<Arc<str>> {
+    event.origin.as_deref().map(Arc::from)
 }
 
 fn entry_id(seq: Seq, part: u32) -> String {
@@ -95,7 +102,8 @@ impl Conversation {
     }
 
     /// Puts a summary in the place of what is before an event, and returns it.
-    pub(super) fn compact(&mut self, seq: Seq, at: Now, compaction: &Compaction) -> Summary {
+    pub(super) fn compact(&mut self, event: &Event, compaction: &Compaction) -> Summary {
+        let (seq, at) = (event.seq, event.at);
         let json = object(|message| {
             message
                 .text("role", "compactionSummary")
@@ -106,7 +114,7 @@ impl Conversation {
         });
         let (kept_from, tokens_before) = (compaction.kept_from, compaction.tokens_before);
         let role = Role::CompactionSummary { kept_from, tokens_before };
-        self.push(Entry { seq, part: 0, till: seq, at, role, json });
+        self.push(Entry { seq, part: 0, till: seq, at, role, json, origin: origin(event) });
         self.summarised(kept_from, tokens_before, compaction.summary.clone())
     }
 
@@ -173,9 +181,15 @@ impl Conversation {
     /// Finds where the fork begins that leaves a message of a user's out.
     pub(super) fn fork_point(&self, id: &str) -> Option<ForkPoint> {
         let entry = self.entries.iter().find(|entry| entry.role == Role::User && entry.id() == id)?;
-        let until = Seq::new(entry.seq.number().saturating_sub(1));
-        let from = self.latest_summary(until).map_or(self.base, |(_, kept_from)| kept_from);
+        let Branch { until, from } = self.branch_before(entry.seq);
         Some(ForkPoint { text: text_of(&entry.json), until, from })
+    }
+
+    /// Returns the point just before an event, as a branch begins there.
+    pub(super) fn branch_before(&self, seq: Seq) -> Branch {
+        let until = Seq::new(seq.number().saturating_sub(1));
+        let from = self.latest_summary(until).map_or(self.base, |(_, kept_from)| kept_from);
+        Branch { until, from }
     }
 
     /// Returns what the model said last.

@@ -21,12 +21,15 @@ impl Story {
             self.release(out);
         }
         match &event.kind {
-            EventKind::SessionOpened(opening) => self.begin_session(opening),
-            EventKind::SessionRenamed { name } => ui::title(name, event.seq, out),
+            EventKind::SessionOpened(opening) => self.begin_session(event, opening),
+            EventKind::SessionRenamed { name } => {
+                self.changed.name = Some(event.at);
+                ui::title(name, event.seq, out);
+            }
             EventKind::SessionEnded { by } => ended(event.seq, by, out),
             EventKind::Touched { what: _, by: _ } | EventKind::Loaded { by: _ } => {}
-            EventKind::Adjusted { adjustment, by: _ } => self.adjust(event.seq, adjustment, out),
-            EventKind::Branched { branch, by: _ } => self.branch(*branch),
+            EventKind::Adjusted { adjustment, by: _ } => self.adjust(event, adjustment, out),
+            EventKind::Branched { branch, by: _ } => self.branch(event.seq, *branch),
             EventKind::RunStarted(message) => self.begin_run(event, message, out),
             EventKind::MessageQueued(queued) => self.queue(event.seq, queued, out),
             EventKind::MessageUnqueued { message, by: _ } => self.unqueue(event.seq, message, out),
@@ -93,13 +96,16 @@ impl Story {
         }
     }
 
-    fn begin_session(&mut self, opening: &Opening) {
+    fn begin_session(&mut self, event: &Event, opening: &Opening) {
+        self.changed.name = opening.name.is_some().then_some(event.at);
         self.provider.clone_from(&opening.provider);
         self.model = opening.model.clone().unwrap_or_default();
     }
 
-    fn adjust(&mut self, seq: Seq, adjustment: &Adjustment, out: &mut Out) {
-        let Adjustment { provider, model, thinking, auto_compaction, auto_retry } = adjustment;
+    fn adjust(&mut self, event: &Event, adjustment: &Adjustment, out: &mut Out) {
+        let seq = event.seq;
+        let Adjustment { provider, model, thinking, auto_compaction, auto_retry, workspace: _, unloaded: _ } =
+            adjustment;
         if let Some(provider) = provider {
             self.provider.clone_from(provider);
             self.model.clear();
@@ -108,10 +114,12 @@ impl Story {
             self.model.clone_from(model);
         }
         if provider.is_some() || model.is_some() {
+            self.changed.model = Some(event.at);
             let who = format!("{}/{}", self.provider, self.model);
             ui::status("model", who.trim_end_matches('/'), seq, out);
         }
         if let Some(thinking) = thinking {
+            self.changed.thinking = Some(event.at);
             ui::status("thinking", thinking, seq, out);
         }
         for (name, switch) in [("auto_compaction", auto_compaction), ("auto_retry", auto_retry)] {
@@ -121,7 +129,8 @@ impl Story {
         }
     }
 
-    fn branch(&mut self, branch: Branch) {
+    fn branch(&mut self, seq: Seq, branch: Branch) {
+        self.last_branch = Some(seq);
         self.conversation.branch(branch.until, branch.from);
         self.context = None;
     }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::encode::Stats;
-use crate::kernel::event::{CompactionReason, Event, Question};
+use crate::kernel::event::{Branch, CompactionReason, Event, Question};
 use crate::kernel::id::{CallId, GateId, Json, MessageId, RunId, Seq};
 use crate::kernel::time::Now;
 use calls::Use;
@@ -60,7 +60,20 @@ pub struct Story {
     compacting: Option<CompactionReason>,
     /// Whether something stands where it is said what the run is busy with.
     busy: bool,
+    changed: Changed,
+    last_branch: Option<Seq>,
     last_seq: Seq,
+}
+
+/// When settings that a session file holds were changed last; never where they are as the session began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changed {
+    /// The session's name.
+    pub name: Option<Now>,
+    /// Who answers.
+    pub model: Option<Now>,
+    /// How much it thinks.
+    pub thinking: Option<Now>,
 }
 
 /// A turn of the model: what it said, and what came of what it wanted.
@@ -113,6 +126,11 @@ impl Story {
         self.last_seq
     }
 
+    /// Returns the last event that left a part of the conversation behind.
+    pub const fn last_branch(&self) -> Option<Seq> {
+        self.last_branch
+    }
+
     /// Returns the conversation: each message as JSON.
     pub fn messages(&self) -> impl Iterator<Item = &str> {
         self.conversation.told().map(|entry| &*entry.json)
@@ -148,6 +166,16 @@ impl Story {
     /// Finds where the fork begins that leaves a message out, and everything after it.
     pub fn fork_point(&self, entry: &str) -> Option<ForkPoint> {
         self.conversation.fork_point(entry)
+    }
+
+    /// Returns the point just before an event, as a branch begins there.
+    pub fn branch_before(&self, seq: Seq) -> Branch {
+        self.conversation.branch_before(seq)
+    }
+
+    /// Returns when the settings were changed that a session file holds.
+    pub const fn changed(&self) -> Changed {
+        self.changed
     }
 
     /// Returns the summary that stands for the older part of the conversation.

@@ -9,6 +9,7 @@ use super::out::Out;
 use super::write::Object;
 use crate::adapter::json;
 use crate::adapter::pi::encode::dollars;
+use crate::adapter::pi::interface;
 use crate::kernel::event::Used;
 use crate::kernel::id::Seq;
 use crate::kernel::time::Now;
@@ -35,6 +36,8 @@ pub(super) struct Open {
     pub(super) whole: bool,
     /// Whether anybody was told of it.
     pub(super) shown: bool,
+    /// The entry of a session file that it was imported from.
+    pub(super) origin: Option<Arc<str>>,
 }
 
 /// What a block holds.
@@ -89,6 +92,7 @@ impl Open {
             used: None,
             whole: false,
             shown: false,
+            origin: None,
         }
     }
 
@@ -228,7 +232,7 @@ impl Open {
                 out.extend_from_slice(&self.content);
                 out.extend_from_slice(if self.writing.is_some() { b"\"}]" } else { b"]" });
             })
-            .text("api", api(&self.provider))
+            .text("api", interface(&self.provider))
             .text("provider", &self.provider)
             .text("model", &self.model)
             .with("usage", |out| usage(out, &self.used.unwrap_or_default()))
@@ -246,15 +250,6 @@ pub(super) fn arguments(out: &mut Vec<u8>, args: &str) {
     } else {
         let json = if args.is_empty() { "null" } else { args };
         Object::new(out).raw("value", json.as_bytes()).end();
-    }
-}
-
-/// Returns what a provider's server is most likely spoken to in.
-fn api(provider: &str) -> &str {
-    match provider {
-        "anthropic" => "anthropic-messages",
-        "openai" => "openai-completions",
-        other => other,
     }
 }
 

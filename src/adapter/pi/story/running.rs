@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::entry::{Entry, Role};
+use super::entry::{Entry, Role, origin};
 use super::open::{Block, Open, Stop, arguments};
 use super::out::{Held, Out};
 use super::ui;
@@ -88,6 +88,7 @@ impl Story {
         let (provider, model) = (&self.provider, &self.model);
         let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
         open.till = event.seq;
+        open.origin = open.origin.take().or_else(|| origin(event));
         open
     }
 
@@ -139,6 +140,7 @@ impl Story {
         let open = self.open.get_or_insert_with(|| Open::new(event.seq, event.at, provider, model));
         open.take(&taken.model, taken.used);
         open.till = event.seq;
+        open.origin = open.origin.take().or_else(|| origin(event));
         if self.model.is_empty() {
             self.model.clone_from(&taken.model);
         }
@@ -180,7 +182,9 @@ impl Story {
         self.questions.clear();
         self.end_turn(out);
         let unsaid = stop != Stop::Said && !half_said;
-        if self.run.is_some() && (unsaid || self.turn.open) {
+        // What was imported had the answers that it had.
+        let is_imported = event.origin.is_some();
+        if self.run.is_some() && !is_imported && (unsaid || self.turn.open) {
             self.begin_message(event, out);
             self.end_message(stop, out);
         }
@@ -214,6 +218,7 @@ impl Story {
             at: open.at,
             role,
             json: json.clone(),
+            origin: open.origin.clone(),
         });
         self.turn.message = Some(json);
         self.turn.entry = Some((open.since, 0));
@@ -235,8 +240,8 @@ impl Story {
 
     fn hear(&mut self, event: &Event, text: &str, images: &[Image], out: &mut Out) {
         let json = user_message(text, images, event.at);
-        let (seq, at) = (event.seq, event.at);
-        self.add(Entry { seq, part: 0, till: seq, at, role: Role::User, json }, out);
+        let (seq, at, origin) = (event.seq, event.at, origin(event));
+        self.add(Entry { seq, part: 0, till: seq, at, role: Role::User, json, origin }, out);
     }
 
     /// Says of the calls that were not begun that they will not be.
@@ -246,7 +251,7 @@ impl Story {
             let text = format!("it was not used: {why}");
             let result = ToolResult { id: &id, tool: &tool, text: &text, failed: true, details: NOTHING };
             result.tell_unused(&args, out);
-            self.add_result(result.entry(event.seq, part, event.at), self.turn.entry, out);
+            self.add_result(result.entry(event, part), self.turn.entry, out);
         }
         self.end_turn(out);
     }
@@ -320,7 +325,8 @@ impl ToolResult<'_> {
     }
 
     /// Makes a message of it.
-    pub(super) fn entry(&self, seq: Seq, part: u32, at: Now) -> Entry {
+    pub(super) fn entry(&self, event: &Event, part: u32) -> Entry {
+        let (seq, at, origin) = (event.seq, event.at, origin(event));
         let json = object(|message| {
             message
                 .text("role", "toolResult")
@@ -332,7 +338,7 @@ impl ToolResult<'_> {
                 .number("timestamp", at.0)
                 .end();
         });
-        Entry { seq, part, till: seq, at, role: Role::ToolResult, json }
+        Entry { seq, part, till: seq, at, role: Role::ToolResult, json, origin }
     }
 }
 

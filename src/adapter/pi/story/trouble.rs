@@ -26,7 +26,7 @@ impl Story {
             self.begin_compaction(event.seq, CompactionReason::Threshold, out);
         }
         let reason = self.compacting.take();
-        let summary = self.conversation.compact(event.seq, event.at, compaction);
+        let summary = self.conversation.compact(event, compaction);
         self.context = None;
         if reason == Some(CompactionReason::Manual) {
             return ui::status(COMPACTION, "", event.seq, out);

@@ -20,17 +20,12 @@ pub enum Ask {
     },
     /// Is anybody there?
     Ping,
+    /// Capture the environment of the login shell anew.
+    Reload,
     /// Begin a session.
     StartSession(Box<StartSession>),
     /// Which sessions are there?
-    ListSessions {
-        /// How many at most.
-        limit: u32,
-        /// Where the page before ended.
-        cursor: Option<String>,
-        /// How their ids begin.
-        prefix: Option<String>,
-    },
+    ListSessions(ListSessions),
     /// Which approvals are pending?
     ListApprovals {
         /// In this session alone.
@@ -141,10 +136,19 @@ pub enum SessionAsk {
     },
     /// Take no more messages.
     End,
+    /// Summarise the older part of the conversation.
+    Compact {
+        /// What the summary should heed.
+        instructions: Option<String>,
+        /// The environment of whoever asks.
+        environment: Option<Environment>,
+    },
     /// Remove the session with everything of it.
     Delete {
         /// Whether it is only to be said what would be removed.
         dry_run: bool,
+        /// Whether Pi session files that were imported are removed too.
+        with_pi_files: bool,
     },
 }
 
@@ -173,11 +177,35 @@ pub struct StartSession {
     pub idempotency_key: Option<String>,
 }
 
+/// Which sessions a client wants listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSessions {
+    /// How many at most.
+    pub limit: u32,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+    /// How their ids begin.
+    pub prefix: Option<String>,
+    /// Whether those that take no more messages are listed too.
+    pub include_ended: bool,
+}
+
+/// When a client that listens is shown the state of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Summary {
+    /// Only where events are missing.
+    AfterGap,
+    /// Always, after what it missed.
+    Always,
+}
+
 /// How a client wants to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attach {
     /// The last event that it has seen.
     pub seen: Seq,
+    /// When it is shown the state of the session.
+    pub summary: Summary,
     /// What entitles it, where its connection does not.
     pub token: Option<Token>,
     /// Whether it wants to watch alone.
@@ -230,28 +258,66 @@ pub struct Decide {
 
 /// The environment of a user: names and values, of which none is shown in a log.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    source: Source,
+}
+
+/// Who an environment comes from.
+#[derive(Clone, PartialEq, Eq, Default)]
+enum Source {
+    /// A client, which sent it.
+    #[default]
+    Client,
+    /// The login shell of the daemon's owner.
+    Login,
+    /// The daemon itself, because the login shell could not be asked, with the reason.
+    Daemon(String),
+}
 
 impl Environment {
-    /// Takes names with their values.
+    /// Takes names with their values, as a client sent them.
     pub const fn new(variables: BTreeMap<String, String>) -> Self {
-        Self(variables)
+        Self { variables, source: Source::Client }
+    }
+
+    /// Takes what the owner's login shell has.
+    pub const fn of_login(variables: BTreeMap<String, String>) -> Self {
+        Self { variables, source: Source::Login }
+    }
+
+    /// Takes what the daemon itself has, and why that is used.
+    pub const fn of_daemon(variables: BTreeMap<String, String>, why: String) -> Self {
+        Self { variables, source: Source::Daemon(why) }
     }
 
     /// Returns the names with their values.
     pub const fn variables(&self) -> &BTreeMap<String, String> {
-        &self.0
+        &self.variables
     }
 
     /// Hands the names with their values over.
     pub fn into_variables(self) -> BTreeMap<String, String> {
-        self.0
+        self.variables
+    }
+
+    /// Returns whether a client sent it; any other stands in for one.
+    pub const fn is_of_client(&self) -> bool {
+        matches!(self.source, Source::Client)
+    }
+
+    /// Returns why it is not what it should be, if so.
+    pub fn warning(&self) -> Option<&str> {
+        match &self.source {
+            Source::Client | Source::Login => None,
+            Source::Daemon(why) => Some(why),
+        }
     }
 }
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Environment({} variables)", self.0.len())
+        write!(f, "Environment({} variables)", self.variables.len())
     }
 }
 

@@ -9,12 +9,16 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, Attach, Decide, Environment, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
+pub use ask::{
+    Ask, Attach, Decide, Environment, ListSessions, Prompt, Protocol, SessionAsk, Speak, StartSession,
+    Summary, Token,
+};
 pub use problem::{Bound, Fault, Malformed, Problem};
 
 use serde_json::value::RawValue;
 
 use super::PROTOCOL;
+use super::client::MESSAGE_BYTES;
 use super::wire::request::{RequestEnvelope, RequestType};
 use crate::kernel::id::SessionId;
 use fields::{Fields, problem as named, read_text};
@@ -72,7 +76,7 @@ pub struct DecodeLimits {
 impl Default for DecodeLimits {
     fn default() -> Self {
         Self {
-            text: 4 * 1024 * 1024,
+            text: MESSAGE_BYTES,
             name: 256,
             id: 256,
             comment: 8 * 1024,

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::DecodeLimits;
-use super::ask::{Ask, Attach, Decide, Prompt, Protocol, SessionAsk, Speak, StartSession, Token};
+use super::ask::{
+    Ask, Attach, Decide, ListSessions, Prompt, Protocol, SessionAsk, Speak, StartSession, Summary, Token,
+};
 use super::fields::Fields;
 use super::problem::{Bound, Fault, Problem};
 use crate::adapter::push::wire::request::{PlainRequest, RequestType, SessionRequest};
@@ -31,6 +33,7 @@ pub(super) fn read(
     let ask = match request {
         PlainRequest::Hello => reader.hello()?,
         PlainRequest::Ping => Ask::Ping,
+        PlainRequest::Reload => Ask::Reload,
         PlainRequest::StartSession => Ask::StartSession(Box::new(reader.start_session()?)),
         PlainRequest::ListSessions => reader.list_sessions()?,
         PlainRequest::ListGrants => Ask::ListGrants,
@@ -77,7 +80,7 @@ impl Reader<'_, '_> {
             Ok(fields.hint(name, self.name())?.unwrap_or_else(|| default.to_owned()))
         };
         Ok(StartSession {
-            mode: word("mode", "interactive")?,
+            mode: self.mode(word("mode", "interactive")?)?,
             provider: fields.hint("provider", self.name())?,
             sandbox_provider: fields.hint("sandboxProvider", self.name())?,
             repo: fields.object("repo", object)?,
@@ -88,6 +91,13 @@ impl Reader<'_, '_> {
             environment: fields.environment(self.limits)?,
             idempotency_key: fields.key("idempotencyKey", self.id())?,
         })
+    }
+
+    fn mode(&self, word: String) -> Result<String, Problem> {
+        match word.as_str() {
+            "interactive" | "headless" => Ok(word),
+            _ => Err(self.fields.fault("mode", Fault::Word { allowed: "\"interactive\" or \"headless\"" })),
+        }
     }
 
     fn directory(&self) -> Result<String, Problem> {
@@ -114,18 +124,18 @@ impl Reader<'_, '_> {
     }
 
     fn list_sessions(&self) -> Result<Ask, Problem> {
-        Ok(Ask::ListSessions {
+        Ok(Ask::ListSessions(ListSessions {
             limit: self.fields.page("limit", 20, self.limits.page)?,
             cursor: self.fields.hint("cursor", Bound::Chars(4 * self.limits.id))?,
             prefix: self.fields.hint("prefix", self.id())?,
-        })
+            include_ended: self.fields.flag("includeEnded")?.unwrap_or(false),
+        }))
     }
 
     fn session_ask(&self, request: SessionRequest) -> Result<SessionAsk, Problem> {
         Ok(match request {
-            SessionRequest::AttachSession | SessionRequest::ResumeSession => {
-                SessionAsk::Attach(Box::new(self.attach()?))
-            }
+            SessionRequest::AttachSession => SessionAsk::Attach(Box::new(self.attach(Summary::AfterGap)?)),
+            SessionRequest::ResumeSession => SessionAsk::Attach(Box::new(self.attach(Summary::Always)?)),
             SessionRequest::SendUserMessage => SessionAsk::Prompt(Box::new(self.prompt()?)),
             SessionRequest::QueueMessage => SessionAsk::Queue(Box::new(self.prompt()?)),
             SessionRequest::ListQueue => SessionAsk::ListQueue,
@@ -153,16 +163,23 @@ impl Reader<'_, '_> {
                 SessionAsk::Rename { name: self.fields.text("name", self.name())? }
             }
             SessionRequest::EndSession => SessionAsk::End,
+            SessionRequest::CompactSession => SessionAsk::Compact {
+                instructions: self.fields.hint("instructions", Bound::Bytes(self.limits.comment))?,
+                environment: self.fields.environment(self.limits)?,
+            },
             SessionRequest::DeleteSession => {
-                SessionAsk::Delete { dry_run: self.fields.flag("dryRun")?.unwrap_or(false) }
+                let dry_run = self.fields.flag("dryRun")?.unwrap_or(false);
+                let with_pi_files = self.fields.flag("withPiFiles")?.unwrap_or(false);
+                SessionAsk::Delete { dry_run, with_pi_files }
             }
             SessionRequest::DetachSession => SessionAsk::Detach,
         })
     }
 
-    fn attach(&self) -> Result<Attach, Problem> {
+    fn attach(&self, summary: Summary) -> Result<Attach, Problem> {
         Ok(Attach {
             seen: Seq::new(self.fields.number("lastSeenSeq")?.unwrap_or(0)),
+            summary,
             token: self.fields.hint("attachToken", self.id())?.map(Token::new),
             read_only: self.fields.flag("readOnly")?.unwrap_or(false),
             environment: self.fields.environment(self.limits)?,

@@ -5,19 +5,20 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::message::{steered, user_message};
+use super::tool::{tool_call, tool_result};
 use super::{Head, json};
 use crate::adapter::push::wire::event::{
     Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
     CompactionEnded, CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued,
     RetryEnded, RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded,
-    SessionRenamed, SessionStarted, SessionTouched, Status, StoppingItem, StructuredError, ToolCall,
-    ToolResult, Usage, WantedItem, Warning,
+    SessionRenamed, SessionStarted, SessionTouched, Status, StoppingItem, Usage, WantedItem, Warning,
+    WorkspaceItem,
 };
-use crate::adapter::push::wire::word::{DecisionWord, IdleWord, SourceWord};
+use crate::adapter::push::wire::word::{DecisionWord, IdleWord};
 use crate::adapter::push::wire::{Raw, raw, some_text, text, whole_line};
 use crate::kernel::event::{
-    Adjustment, Branch, Compaction, Decision, Denial, Ending, EventKind, Intention, Lasting, Opening,
-    OutputStream, Purpose, Question, Retry, RunReport, Settlement, Taken, Verdict, Wanted,
+    Adjustment, Branch, Compaction, Decision, Denial, EventKind, Lasting, Opening, OutputStream, Question,
+    Retry, RunReport, Taken, Verdict, Wanted, WorkspaceIdentity,
 };
 use crate::kernel::id::{GateId, RunId, SessionId};
 
@@ -146,8 +147,14 @@ fn adjusted<'a>(adjustment: &'a Adjustment, by: &'a str) -> SessionAdjusted<'a> 
         thinking: some_text(adjustment.thinking.as_ref()),
         auto_compaction: adjustment.auto_compaction,
         auto_retry: adjustment.auto_retry,
+        workspace: adjustment.workspace.as_ref().map(workspace),
+        unloaded: adjustment.unloaded,
         by: text(by),
     }
+}
+
+fn workspace(identity: &WorkspaceIdentity) -> WorkspaceItem<'_> {
+    WorkspaceItem { path: text(&identity.path), file_id: text(&identity.file_id), boot: text(&identity.boot) }
 }
 
 fn retry_started(retry: &Retry) -> RetryStarted<'_> {
@@ -234,14 +241,24 @@ fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
     out.push(b'}');
 }
 
+/// Spells how a session is used: one that was opened through another protocol is interactive.
+pub(super) fn mode(opening: &Opening) -> &str {
+    match opening.mode.as_str() {
+        word @ ("interactive" | "headless") => word,
+        _ => "interactive",
+    }
+}
+
 fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
     SessionStarted {
         session_id: text(head.session.as_str()),
         state: IdleWord::Idle,
-        mode: text(&opening.mode),
+        mode: text(mode(opening)),
+        protocol: (mode(opening) != opening.mode).then(|| text(&opening.mode)),
         provider: text(&opening.provider),
         sandbox_provider: text(&opening.sandbox),
         cwd: text(&opening.cwd),
+        workspace: opening.workspace.as_ref().map(workspace),
         model: some_text(opening.model.as_ref()),
         name: some_text(opening.name.as_ref()),
         repo: opening.repo.as_ref().map(raw),
@@ -284,52 +301,6 @@ fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Statu
         detail: detail.map(text),
         call_id: None,
         stopping: None,
-    }
-}
-
-fn tool_call(intention: &Intention) -> ToolCall<'_> {
-    let (source, check, exclude_from_context) = purpose(intention.purpose);
-    ToolCall {
-        source,
-        tool_name: text(&intention.tool),
-        args: raw(&intention.args),
-        call_id: text(intention.call.as_str()),
-        check,
-        exclude_from_context,
-    }
-}
-
-fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
-    let (source, check, exclude_from_context) = purpose(settlement.purpose);
-    ToolResult {
-        source,
-        tool_name: text(&settlement.tool),
-        duration_ms: settlement.millis,
-        is_error: match settlement.ending {
-            Ending::Done | Ending::Skipped => false,
-            Ending::Failed | Ending::Cut => true,
-        },
-        text: text(&settlement.text),
-        structured_error: settlement.fault.as_ref().map(|fault| StructuredError {
-            r#type: text(&fault.kind),
-            retryable: fault.retryable,
-            message: text(&fault.message),
-            detail: some_text(fault.detail.as_ref()),
-        }),
-        call_id: text(settlement.call.as_str()),
-        status: settlement.ending.into(),
-        exit_code: settlement.exit_code,
-        check,
-        exclude_from_context,
-    }
-}
-
-/// Spells what a tool is used for: for whom, which check it is, and whether the provider is not told of it.
-const fn purpose(purpose: Purpose) -> (SourceWord, Option<u32>, bool) {
-    match purpose {
-        Purpose::Work => (SourceWord::Sandbox, None, false),
-        Purpose::Check(at) => (SourceWord::Acceptance, Some(at), false),
-        Purpose::Aside { told } => (SourceWord::User, None, !told),
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) fn user_message<'a>(message: &'a Message, queued: Option<&'a RunId>) 
     UserMessage {
         message_id: text(message.message.as_str()),
         text: text(&message.text),
+        chars: queued.is_none().then(|| chars(&message.text)),
+        preview: queued.is_none().then(|| text(preview(&message.text))),
         by: text(&message.by),
         fingerprint: hex(message.fingerprint).into(),
         images: message.images.iter().map(image).collect(),
@@ -29,6 +31,8 @@ pub(super) fn steered(steering: &Steering) -> UserMessage<'_> {
     UserMessage {
         message_id: text(steering.message.as_str()),
         text: text(&steering.text),
+        chars: Some(chars(&steering.text)),
+        preview: Some(text(preview(&steering.text))),
         by: text(&steering.by),
         fingerprint: hex(steering.fingerprint).into(),
         images: steering.images.iter().map(image).collect(),
@@ -40,6 +44,17 @@ pub(super) fn steered(steering: &Steering) -> UserMessage<'_> {
         delivery: Some(DeliveryWord::Steer),
         queued_run_id: None,
     }
+}
+
+/// How many characters of a message a preview has at most.
+const PREVIEW_CHARS: usize = 280;
+
+fn chars(text: &str) -> u64 {
+    text.chars().count() as u64
+}
+
+fn preview(text: &str) -> &str {
+    text.char_indices().nth(PREVIEW_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 fn budget(budget: &Budget) -> Option<BudgetItem> {

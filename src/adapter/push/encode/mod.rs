@@ -8,18 +8,22 @@ mod payload;
 mod row;
 #[cfg(test)]
 mod tests;
+mod tool;
+#[cfg(test)]
+mod tool_tests;
 
 pub use payload::{
-    Payload, accepted, approvals, attached, deleted, detached, draining, ended, grants, hello, journal_check,
-    messages, metrics, pong, prompted, providers, queue, queued, renamed, revoked, session_item, sessions,
-    snapshot_payload, speaking, started, steered, unqueued,
+    Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants,
+    has_ended, hello, journal_check, messages, metrics, pong, prompted, providers, queue, queued, reloaded,
+    renamed, revoked, session_item, sessions, snapshot_payload, speaking, started, steered, unqueued,
 };
 pub use row::{
     CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
-    ProblemRow, Proof, ProviderRow, Role, SessionRow,
+    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
 };
 
 use super::error::ErrorBody;
+use super::tool_words::run_of_user_command;
 use super::wire::event::{SessionEnded, Warning};
 use super::wire::response::ProtocolError;
 use super::wire::text;
@@ -31,8 +35,10 @@ use crate::kernel::time::Now;
 
 /// Adds the line of an event.
 pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
-    let (run, version) = (event.run.as_ref(), event.version);
-    let head = Head { session, run, seq: event.seq, at: event.at, version };
+    let of_user = run_of_user_command(event);
+    let (run, version) = (event.run.as_ref().or(of_user.as_ref()), event.version);
+    let origin = event.origin.as_deref();
+    let head = Head { session, run, seq: event.seq, at: event.at, version, origin };
     event::write(&head, &event.kind, out);
 }
 
@@ -52,9 +58,11 @@ pub fn phase_word(phase: Phase) -> &'static str {
 pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
     match private {
         Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
-        Private::Snapshot { seq, at, snapshot } => snapshot_line(session, *seq, *at, snapshot, out),
+        Private::Snapshot { seq, at, snapshot } | Private::Summary { seq, at, snapshot, after: _ } => {
+            snapshot_line(session, *seq, *at, snapshot, out);
+        }
         Private::Deleted { seq, at, by } => {
-            let head = Head { session, run: None, seq: *seq, at: *at, version: None };
+            let head = Head { session, run: None, seq: *seq, at: *at, version: None, origin: None };
             head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
         }
     }
@@ -74,14 +82,14 @@ fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &m
         message: text("Replay gap detected; snapshot sent."),
         detail: detail.map(Into::into),
     };
-    let head = Head { session, run: None, seq, at, version: None };
+    let head = Head { session, run: None, seq, at, version: None, origin: None };
     head.line("warning", out, |out| json::value(out, &warning));
 }
 
 /// Adds the line of the baseline after a gap.
 fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
     let payload = snapshot_payload(snapshot);
-    let head = Head { session, run: None, seq, at, version: None };
+    let head = Head { session, run: None, seq, at, version: None, origin: None };
     head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
 }
 
@@ -135,6 +143,7 @@ struct Head<'a> {
     seq: Seq,
     at: Now,
     version: Option<u64>,
+    origin: Option<&'a str>,
 }
 
 impl Head<'_> {
@@ -154,6 +163,10 @@ impl Head<'_> {
         if let Some(version) = self.version {
             out.extend_from_slice(b",\"sessionVersion\":");
             json::number(out, version);
+        }
+        if let Some(origin) = self.origin {
+            out.extend_from_slice(b",\"entryId\":");
+            json::string(out, origin);
         }
         out.extend_from_slice(b",\"type\":\"");
         out.extend_from_slice(type_name.as_bytes());

@@ -1,11 +1,12 @@
 //! The payload of each response, from answers of the kernel and from what the daemon knows.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::event::{OPTIONS, approval, details};
 use super::row::{
-    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, ProblemRow,
-    ProviderRow, Role, SessionRow,
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow,
+    ProblemRow, ProviderRow, Role, SessionRow,
 };
 use crate::adapter::json;
 use crate::adapter::push::wire::response as wire;
@@ -13,7 +14,7 @@ use crate::adapter::push::wire::{raw, some_text, text};
 use crate::adapter::push::{CAPABILITIES, PROTOCOL};
 use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
 use crate::kernel::event::Denial;
-use crate::kernel::id::{GateId, Json, MessageId, RunId, SessionId};
+use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
 
 /// The payload of a response: one compact JSON object.
@@ -131,9 +132,20 @@ pub fn ended() -> Payload {
     Payload::yes("ended")
 }
 
+/// Answers `compact_session`: the event with this number says that it has begun.
+pub fn compacting(began: Seq) -> Payload {
+    Payload::of(&wire::Compacting { compacting: true, seq: began.number() })
+}
+
 /// Answers `delete_session`; without a deletion, with what there is to delete.
-pub fn deleted(deleted: bool, bytes: u64) -> Payload {
-    Payload::of(&wire::Deleted { deleted, bytes })
+pub fn deleted(deleted: bool, bytes: u64, pi_files: &[PiFileRow]) -> Payload {
+    Payload::of(&wire::Deleted { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
+}
+
+fn pi_file(row: &PiFileRow) -> wire::PiFileItem<'_> {
+    let PiFileRow { path, bytes, created, removed, problem } = row;
+    let (bytes, created, removed) = (*bytes, *created, *removed);
+    wire::PiFileItem { path, bytes, created, removed, problem: problem.as_deref() }
 }
 
 /// Answers `speak`; the connection goes on in the other protocol.
@@ -144,6 +156,11 @@ pub fn speaking() -> Payload {
 /// Answers `drain`.
 pub fn draining() -> Payload {
     Payload::yes("draining")
+}
+
+/// Answers `reload`: how many variables the environment of the login shell has, or why it is the daemon's.
+pub fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
+    Payload::of(&wire::Reloaded { reloaded: true, variables, warning })
 }
 
 /// Answers `get_session_snapshot`; also the payload of `session_snapshot`.
@@ -161,7 +178,7 @@ pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
             cwd: &opening.cwd,
             repo: opening.repo.as_ref().map(raw),
             name: some_text(snapshot.name.as_ref()),
-            mode: &opening.mode,
+            mode: super::event::mode(opening),
         },
         last_seq: snapshot.last_seq.number(),
         last_user_message: said(&snapshot.last_message),
@@ -203,12 +220,12 @@ pub fn messages(page: &MessagePage) -> Payload {
 
 /// Writes a session as lists show it.
 pub fn session_item(row: &SessionRow) -> Json {
-    let nothing = Json::new("{}");
+    let repo = repo_at(row.repo.as_ref(), &row.cwd);
     let item = Payload::of(&wire::SessionItem {
         session_id: row.session.as_str(),
         state: row.phase.into(),
         updated_at: row.updated_at.0,
-        repo: raw(row.repo.as_ref().unwrap_or(&nothing)),
+        repo: raw(&repo),
         cwd: &row.cwd,
         provider: &row.provider,
         model: row.model.as_deref(),
@@ -216,8 +233,33 @@ pub fn session_item(row: &SessionRow) -> Json {
         last_user_message: row.last_message.as_deref(),
         active_run_id: row.run.as_ref().map(RunId::as_str),
         pending_approval_id: row.gate.as_ref().map(GateId::as_str),
+        protocol: row.protocol.as_deref(),
+        thinking: row.thinking.as_deref(),
+        opened_at: row.opened_at.0,
+        ended: (row.open == Openness::Ended).then_some(true),
+        unloaded: row.unloaded.then_some(true),
     });
     Json::new(item.0)
+}
+
+/// Tells whether what [`session_item`] wrote is of a session that takes no more messages.
+pub fn has_ended(item: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        ended: bool,
+    }
+    serde_json::from_str(item).is_ok_and(|item: Item| item.ended)
+}
+
+/// Returns what a client said of its repository, with the session's directory as its root.
+fn repo_at(repo: Option<&Json>, cwd: &str) -> Json {
+    let mut fields: serde_json::Map<String, Value> =
+        repo.and_then(|repo| serde_json::from_str(repo.as_str()).ok()).unwrap_or_default();
+    if !cwd.is_empty() {
+        fields.insert("rootPath".to_owned(), Value::from(cwd));
+    }
+    Json::new(Value::from(fields).to_string())
 }
 
 /// Answers `list_sessions` with what [`session_item`] wrote.
@@ -293,6 +335,7 @@ pub fn metrics(metrics: &Metrics) -> Payload {
         journal_bytes: metrics.journal_bytes,
         memory_bytes: metrics.memory_bytes,
         draining: metrics.draining,
+        grace_ms: metrics.grace_ms,
         circuits: metrics.circuits.iter().map(circuit).collect(),
         sandbox: metrics.sandbox.as_ref().map(raw),
     })

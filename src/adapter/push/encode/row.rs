@@ -1,6 +1,7 @@
 //! What lists and pages are made of: plain data that the daemon fills in.
 
-use crate::kernel::command::{Phase, Snapshot};
+use super::event::mode;
+use crate::kernel::command::{Openness, Phase, Snapshot};
 use crate::kernel::event::Question;
 use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
 use crate::kernel::time::Now;
@@ -67,6 +68,16 @@ pub struct SessionRow {
     pub run: Option<RunId>,
     /// The oldest open gate.
     pub gate: Option<GateId>,
+    /// Through which other protocol it was opened.
+    pub protocol: Option<String>,
+    /// How much its model is to think, where that was said in it.
+    pub thinking: Option<String>,
+    /// When it was opened.
+    pub opened_at: Now,
+    /// Whether it takes more messages.
+    pub open: Openness,
+    /// Whether a client of another protocol has unloaded it.
+    pub unloaded: bool,
 }
 
 impl SessionRow {
@@ -85,6 +96,11 @@ impl SessionRow {
             last_message: Some(snapshot.last_message.clone()).filter(|text| !text.is_empty()),
             run: snapshot.run.clone(),
             gate: snapshot.question.as_ref().map(|question| question.gate.clone()),
+            protocol: (mode(opening) != opening.mode).then(|| opening.mode.clone()),
+            thinking: snapshot.adjusted.thinking.clone(),
+            opened_at: snapshot.opened_at,
+            open: snapshot.open,
+            unloaded: snapshot.adjusted.unloaded.unwrap_or(false),
         }
     }
 }
@@ -206,6 +222,21 @@ pub struct ProblemRow {
     pub what: String,
 }
 
+/// A Pi session file of a session that is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PiFileRow {
+    /// Where it lies.
+    pub path: String,
+    /// How large it is, or was.
+    pub bytes: u64,
+    /// Whether the daemon created it; it was imported otherwise.
+    pub created: bool,
+    /// Whether it was removed.
+    pub removed: bool,
+    /// Why it could not be.
+    pub problem: Option<String>,
+}
+
 /// How the daemon is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metrics {
@@ -235,6 +266,8 @@ pub struct Metrics {
     pub memory_bytes: u64,
     /// Whether it takes no new runs.
     pub draining: bool,
+    /// How long active runs may go on after a `drain` that names no grace, in milliseconds.
+    pub grace_ms: u64,
     /// The circuit breakers of the models' servers that were asked.
     pub circuits: Vec<CircuitRow>,
     /// What holds a model's commands back, where that was asked: a JSON object.

@@ -31,6 +31,7 @@ fn an_event_outside_a_run_has_no_run_id() {
         at: Now(2),
         run: None,
         version: None,
+        origin: None,
         kind: EventKind::SessionOpened(Box::new(Opening {
             mode: "interactive".into(),
             provider: "playbook".into(),
@@ -82,12 +83,12 @@ fn results_say_what_went_wrong() {
     };
     assert_eq!(
         settled(Ending::Done, None),
-        r#"{"source":"acceptance","toolName":"shell","durationMs":5,"isError":false,"text":"t","structuredError":null,"callId":"c","status":"done","exitCode":-1,"check":0}"#
+        r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":false,"text":"t","structuredError":null,"callId":"c","status":"done","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
     let fault = Fault { kind: "TIMEOUT".into(), retryable: true, message: "m".into(), detail: None };
     assert_eq!(
         settled(Ending::Cut, Some(fault)),
-        r#"{"source":"acceptance","toolName":"shell","durationMs":5,"isError":true,"text":"t","structuredError":{"type":"TIMEOUT","retryable":true,"message":"m"},"callId":"c","status":"cut","exitCode":-1,"check":0}"#
+        r#"{"source":"sandbox","toolName":"shell","durationMs":5,"isError":true,"text":"t","structuredError":{"type":"UNKNOWN","retryable":true,"message":"m","detail":"TIMEOUT","code":"TIMEOUT"},"callId":"c","status":"cut","exitCode":-1,"purpose":"acceptance","check":0}"#
     );
 }
 
@@ -195,7 +196,7 @@ fn a_snapshot_draws_the_session() {
         version: 7,
         adjusted: Adjustment { model: Some("x".into()), ..Adjustment::default() },
     };
-    let expected = r#"{"state":"awaiting_approval","activeRunId":"r","lastAssistantText":"end","pendingApproval":null,"meta":{"provider":"p","sandboxProvider":"l","model":"x","cwd":"/","name":"n","mode":"m"},"lastSeq":5,"queued":1,"ended":true,"lastRun":{"runId":"r0","outcome":"denied","exitCode":3},"openedAt":1,"updatedAt":2,"sessionVersion":7}"#;
+    let expected = r#"{"state":"awaiting_approval","activeRunId":"r","lastAssistantText":"end","pendingApproval":null,"meta":{"provider":"p","sandboxProvider":"l","model":"x","cwd":"/","name":"n","mode":"interactive"},"lastSeq":5,"queued":1,"ended":true,"lastRun":{"runId":"r0","outcome":"denied","exitCode":3},"openedAt":1,"updatedAt":2,"sessionVersion":7}"#;
     assert_eq!(snapshot_payload(&snapshot).as_str(), expected);
     let private = Private::Snapshot { seq: Seq::new(6), at: Now(3), snapshot: Box::new(snapshot) };
     let mut out = Vec::new();
@@ -283,8 +284,14 @@ fn question() -> Question {
 }
 
 fn line(kind: EventKind) -> String {
-    let event =
-        Event { seq: Seq::new(42), at: Now(1_760_000_000_000), run: Some("r".into()), version: None, kind };
+    let event = Event {
+        seq: Seq::new(42),
+        at: Now(1_760_000_000_000),
+        run: Some("r".into()),
+        version: None,
+        origin: None,
+        kind,
+    };
     let mut out = Vec::new();
     event_line(&"s".into(), &event, &mut out);
     String::from_utf8(out).unwrap()

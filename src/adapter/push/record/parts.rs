@@ -4,22 +4,23 @@ use std::borrow::Cow;
 
 use crate::adapter::push::wire::event::{
     ApprovalReceived, ContextCompacted, CriterionItem, ImageItem, RetryStarted, RunComplete, SessionAdjusted,
-    SessionBranched, SessionStarted, Usage, WantedItem,
+    SessionBranched, SessionStarted, Usage, WantedItem, WorkspaceItem,
 };
 use crate::adapter::push::wire::{Text, json};
 use crate::kernel::event::{
     Adjustment, Branch, CheckResult, Compaction, Criterion, EventKind, Image, Lasting, Opening, Retry,
-    RunReport, Taken, Used, Verdict, Wanted,
+    RunReport, Taken, Used, Verdict, Wanted, WorkspaceIdentity,
 };
 use crate::kernel::id::Seq;
 
 pub(super) fn opening(started: SessionStarted<'_>) -> Opening {
     Opening {
-        mode: started.mode.into_owned(),
+        mode: started.protocol.unwrap_or(started.mode).into_owned(),
         provider: started.provider.into_owned(),
         model: owned(started.model),
         sandbox: started.sandbox_provider.into_owned(),
         cwd: started.cwd.into_owned(),
+        workspace: started.workspace.map(workspace),
         repo: started.repo.as_deref().map(json),
         metadata: started.metadata.as_deref().map(json),
         name: owned(started.name),
@@ -99,8 +100,18 @@ pub(super) fn adjusted(adjusted: SessionAdjusted<'_>) -> EventKind {
         thinking: owned(adjusted.thinking),
         auto_compaction: adjusted.auto_compaction,
         auto_retry: adjusted.auto_retry,
+        workspace: adjusted.workspace.map(workspace),
+        unloaded: adjusted.unloaded,
     };
     EventKind::Adjusted { adjustment: Box::new(adjustment), by: adjusted.by.into_owned() }
+}
+
+fn workspace(item: WorkspaceItem<'_>) -> WorkspaceIdentity {
+    WorkspaceIdentity {
+        path: item.path.into_owned(),
+        file_id: item.file_id.into_owned(),
+        boot: item.boot.into_owned(),
+    }
 }
 
 pub(super) fn branched(branched: SessionBranched<'_>) -> EventKind {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::word::{
     CauseWord, CompactionEndingWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialWord,
-    EndingWord, FoundWord, IdleWord, OutcomeWord, ScopeWord, SourceWord, StreamWord,
+    EndingWord, FoundWord, IdleWord, OutcomeWord, PurposeWord, ScopeWord, SourceWord, StreamWord,
 };
 use super::{Raw, Text};
 
@@ -19,6 +19,7 @@ pub(in crate::adapter::push) struct EventEnvelope<'a> {
     pub(in crate::adapter::push) seq: u64,
     pub(in crate::adapter::push) ts: u64,
     pub(in crate::adapter::push) session_version: Option<u64>,
+    pub(in crate::adapter::push) entry_id: Option<String>,
     #[serde(borrow)]
     pub(in crate::adapter::push) r#type: Text<'a>,
     #[serde(borrow)]
@@ -42,9 +43,14 @@ payloads! {
         session_id: Text<'a>,
         state: IdleWord,
         mode: Text<'a>,
+        /// Through which other protocol it was opened.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        protocol: Option<Text<'a>>,
         provider: Text<'a>,
         sandbox_provider: Text<'a>,
         cwd: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceItem<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<Text<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +93,18 @@ payloads! {
         auto_compaction: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
         auto_retry: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unloaded: Option<bool>,
         by: Text<'a>,
+    }
+
+    /// Which directory a session works in.
+    struct WorkspaceItem<'a> {
+        path: Text<'a>,
+        file_id: Text<'a>,
+        boot: Text<'a>,
     }
 
     /// `session_branched`
@@ -139,6 +156,10 @@ payloads! {
     struct UserMessage<'a> {
         message_id: Text<'a>,
         text: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chars: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        preview: Option<Text<'a>>,
         by: Text<'a>,
         fingerprint: Text<'a>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -241,6 +262,8 @@ payloads! {
         args: Raw<'a>,
         call_id: Text<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        purpose: Option<PurposeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         check: Option<u32>,
         #[serde(default, skip_serializing_if = "is_false")]
         exclude_from_context: bool,
@@ -260,11 +283,16 @@ payloads! {
         duration_ms: u64,
         is_error: bool,
         text: Text<'a>,
+        /// Whether the tool returned no text, so that `text` only says what went wrong.
+        #[serde(default, skip_serializing_if = "is_false")]
+        no_output: bool,
         structured_error: Option<StructuredError<'a>>,
         call_id: Text<'a>,
         status: EndingWord,
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        purpose: Option<PurposeWord>,
         #[serde(skip_serializing_if = "Option::is_none")]
         check: Option<u32>,
         #[serde(default, skip_serializing_if = "is_false")]
@@ -278,6 +306,9 @@ payloads! {
         message: Text<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<Text<'a>>,
+        /// This daemon's own word; older journals have it in `type`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<Text<'a>>,
     }
 
     /// `approval_required`

@@ -56,6 +56,7 @@ request_types!(
         GetMetrics = "get_metrics",
         CheckJournal = "check_journal",
         Drain = "drain",
+        Reload = "reload",
         Speak = "speak",
     }
 );
@@ -76,6 +77,7 @@ request_types!(
         GetSessionMessages = "get_session_messages",
         RenameSession = "rename_session",
         EndSession = "end_session",
+        CompactSession = "compact_session",
         DeleteSession = "delete_session",
     }
 );

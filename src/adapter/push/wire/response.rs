@@ -137,6 +137,15 @@ payloads! {
         active_run_id: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         pending_approval_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        protocol: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<&'a str>,
+        opened_at: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ended: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unloaded: Option<bool>,
     }
 
     /// `list_approvals`
@@ -200,10 +209,36 @@ payloads! {
         default: bool,
     }
 
+    /// `reload`
+    struct Reloaded<'a> {
+        reloaded: bool,
+        variables: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        warning: Option<&'a str>,
+    }
+
+    /// `compact_session`
+    struct Compacting {
+        compacting: bool,
+        seq: u64,
+    }
+
     /// `delete_session`
-    struct Deleted {
+    struct Deleted<'a> {
         deleted: bool,
         bytes: u64,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pi_files: Vec<PiFileItem<'a>>,
+    }
+
+    /// A Pi session file of a session that is deleted.
+    struct PiFileItem<'a> {
+        path: &'a str,
+        bytes: u64,
+        created: bool,
+        removed: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<&'a str>,
     }
 
     /// `check_journal`
@@ -271,6 +306,7 @@ payloads! {
         journal_bytes: u64,
         memory_bytes: u64,
         draining: bool,
+        grace_ms: u64,
         circuits: Vec<CircuitItem<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<Raw<'a>>,

@@ -106,12 +106,23 @@ pub(in crate::adapter::push) enum DeliveryWord {
     Steer,
 }
 
-/// Why a tool is used.
+/// Where a tool is used. Every tool of this daemon is used in the sandbox; the other words are those of older journals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::adapter::push) enum SourceWord {
-    /// The provider asked for it.
+    /// In the sandbox.
     #[serde(rename = "sandbox")]
     Sandbox,
+    /// Formerly of acceptance checks.
+    #[serde(rename = "acceptance")]
+    Acceptance,
+    /// Formerly of the user's own commands.
+    #[serde(rename = "user")]
+    User,
+}
+
+/// What a tool is used for, where the provider did not ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::adapter::push) enum PurposeWord {
     /// It checks the run.
     #[serde(rename = "acceptance")]
     Acceptance,

@@ -31,9 +31,10 @@ pub(super) fn make_safe(import: Import, redactor: &Redactor) -> Import {
             ..run
         }),
         Imported::Aside { call: one, told } => Imported::Aside { call: call(one), told },
-        Imported::Summary { text, tokens_before, kept } => {
-            Imported::Summary { text: safe(&text), tokens_before, kept }
+        Imported::Summary { text, tokens_before, kept, source } => {
+            Imported::Summary { text: safe(&text), tokens_before, kept, source }
         }
     };
-    Import { turns: import.turns.into_iter().map(part).collect() }
+    let name = import.name.as_deref().map(safe);
+    Import { turns: import.turns.into_iter().map(part).collect(), name, ..import }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Table;
-use crate::agent::taking::gave_up;
+use crate::agent::taking::{self, gave_up};
 use crate::agent::{Act, Taking, grouping, price};
 use crate::daemon::lane::memory::Whole;
-use crate::kernel::event::{TURN_CUT, Taken, Wanted};
+use crate::kernel::effect::{Finish, Report};
+use crate::kernel::event::{Outcome, TURN_CUT, Taken, Wanted};
 use crate::kernel::id::Json;
 use crate::provider::error::ModelError;
 use crate::provider::model::{self, Piece, Request, TurnEnd};
@@ -24,8 +25,8 @@ pub(super) enum Heard {
     Over,
     /// It was cut, and is asked for again.
     Cut,
-    /// The conversation is too long for the server.
-    TooLong,
+    /// The conversation is too long for the server, which says so.
+    TooLong(ModelError),
 }
 
 impl Table {
@@ -41,6 +42,9 @@ impl Table {
         loop {
             let step = tokio::select! {
                 biased;
+                () = halts.steered(self.steers) => {
+                    return self.cut_short(ready, answering.end(), taking).await;
+                }
                 step = answering.step() => step,
                 () = halts.retry.notified(), if self.retrying.is_some() => {
                     answering.give_up();
@@ -49,6 +53,7 @@ impl Table {
             };
             match step {
                 Ok(Step::Waits(wait)) => self.wait(&wait).await?,
+                Ok(Step::Loading(waited)) => self.tell_loading(ready, waited).await?,
                 Ok(Step::Pieces(pieces)) => {
                     self.answered(None).await?;
                     self.pass_on(pieces, taking).await?;
@@ -70,6 +75,21 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Ends a turn early, because a message was said into the run: what the model has said is kept, and the calls that it
+    /// wanted are not made.
+    async fn cut_short(&mut self, ready: &Ready, end: TurnEnd, taking: &Taking) -> Result<Heard, Gone> {
+        if let Some(attempt) = self.retrying.take() {
+            self.reports.retried(attempt, Some(STEERED)).await?;
+        }
+        self.reports.done_speaking().await?;
+        if taking.has_said() {
+            // What the dialect wants back belongs to a whole turn.
+            self.taken(&TurnEnd { carry: None, ..end }, ready, taking.written(), Vec::new()).await?;
+        }
+        self.reports.turn_done().await?;
+        Ok(Heard::Over)
     }
 
     /// Asks, and asks again where the session wants that.
@@ -95,7 +115,7 @@ impl Table {
             match act {
                 Act::Say(text) => self.reports.say(&text).await?,
                 Act::Think(text) => self.reports.think(&text).await?,
-                Act::EndText | Act::Use(..) | Act::Finish(..) | Act::AskAgain(..) | Act::Compact => {}
+                Act::EndText | Act::Use(..) | Act::Finish(..) | Act::AskAgain(..) | Act::Compact(_) => {}
             }
         }
         Ok(())
@@ -124,7 +144,7 @@ impl Table {
                 if let Some(end) = end {
                     self.taken(&end, ready, written, Vec::new()).await?;
                 }
-                self.reports.finish(finish).await?;
+                self.reports.finish(self.without_denied_calls(finish)).await?;
             }
             Act::AskAgain(error, end, pause) => {
                 self.reports.cut_text().await?;
@@ -135,9 +155,17 @@ impl Table {
                 }
                 return self.pause(error, pause, taking).await;
             }
-            Act::Compact => return Ok(Heard::TooLong),
+            Act::Compact(error) => return Ok(Heard::TooLong(error)),
         }
         Ok(Heard::Over)
+    }
+
+    /// Returns how a run ends whose model is done: as denied where it could not go on after what the policy of the run denied.
+    fn without_denied_calls(&self, finish: Finish) -> Finish {
+        match finish.outcome {
+            Outcome::Success if self.context.policy_denials() > 0 => taking::denied(finish.summary),
+            Outcome::Success | Outcome::Failed | Outcome::Cancelled | Outcome::Denied => finish,
+        }
     }
 
     /// Waits before a turn that was cut is asked for again, unless somebody does not want to.
@@ -165,6 +193,13 @@ impl Table {
         self.reports.retry(wait).await
     }
 
+    /// Says that the server loads its model, and for how long it has been waited for.
+    pub(super) async fn tell_loading(&self, ready: &Ready, waited: Duration) -> Result<(), Gone> {
+        let (source, phase) = ("provider".to_owned(), format!("{} is loading the model", ready.provider()));
+        let detail = Some(format!("{}, {} s", ready.model(), waited.as_secs()));
+        self.reports.send(Report::Status { source, phase, detail }).await
+    }
+
     /// Says what came of asking again, where that was done.
     async fn answered(&mut self, failed: Option<&ModelError>) -> Result<(), Gone> {
         match self.retrying.take() {
@@ -173,6 +208,9 @@ impl Table {
         }
     }
 }
+
+/// Why a server is not waited for any longer.
+const STEERED: &str = "a message was said into the run";
 
 /// Takes a call as a model wrote it: its arguments on one line, as whatever comes from outside.
 ///

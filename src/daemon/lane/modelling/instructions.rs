@@ -3,13 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
+use crate::bounded_io::FileTasks;
 use crate::redact::Redactor;
 use crate::sandbox::ground::Ground;
 
 /// Reads the project's file, safe to tell; of a long one its beginning, with a word about the rest.
-pub(super) async fn read(ground: &Ground, redactor: &Redactor) -> Option<String> {
-    let ground = ground.clone();
-    let bytes = tokio::task::spawn_blocking(move || beginning(&ground)).await.ok().flatten()?;
+pub(super) async fn read(files: &FileTasks, ground: &Ground, redactor: &Redactor) -> Option<String> {
+    let opened = ground.clone();
+    let bytes = files.run_in(ground.path(), move || beginning(&opened)).await.ok().flatten()?;
     // What is told is safe before it is cut: half a secret would be known by nobody.
     let text = redactor.text(&String::from_utf8_lossy(&bytes)).into_owned();
     Some(if bytes.len() > LIMIT { cut(text) } else { text })

@@ -1,9 +1,11 @@
 //! A summary that somebody asked for, outside of any run.
 
+use std::sync::Arc;
+
 use super::summary::Wish;
 use super::{Asking, Table, fixed_tokens};
 use crate::agent::context::Results;
-use crate::kernel::effect::{Compact, Report, Turn};
+use crate::kernel::effect::{Compact, Report, Turn, Voice};
 use crate::kernel::event::Budget;
 use crate::kernel::id::{MessageId, RunId};
 use crate::kernel::state::Spent;
@@ -33,7 +35,7 @@ impl Table {
             Ok(ready) => ready,
             Err(error) => return Ok(Err(error.message)),
         };
-        self.hide_key(&ready).await;
+        self.hide_key(&ready);
         let fixed = fixed_tokens(&self.request(&ready).await);
         let tokens = self.context.tokens(fixed, Results::Whole);
         // Of a short conversation less stays than of one that fills the window.
@@ -51,7 +53,9 @@ impl Table {
         let nothing = std::collections::BTreeMap::new();
         let environment = self.asking.place.environment.as_ref();
         let variables = environment.map_or(&nothing, |environment| environment.variables());
-        models.resolve(&self.asking.voice.provider, self.asking.voice.model.as_deref(), variables).await
+        let Voice { provider, model, .. } = &self.asking.voice;
+        let ready = models.resolve(provider, model.as_deref(), variables).await?;
+        Ok(ready.for_run(Arc::clone(&self.asking.admission)))
     }
 }
 

@@ -8,8 +8,13 @@ use crate::provider::registry::Ready;
 
 impl Table {
     pub(super) fn window(&self, ready: &Ready) -> Window {
+        let tokens = u64::from(ready.window()).min(self.ceiling.unwrap_or(u64::MAX));
+        self.window_of(tokens)
+    }
+
+    pub(super) fn window_of(&self, tokens: u64) -> Window {
         let compact_at = f64::from(self.rules.settings.limits.compact_at_permille) / 1_000.0;
-        Window { tokens: u64::from(ready.window()), compact_at }
+        Window { tokens, compact_at }
     }
 
     fn kind(&self, ready: &Ready) -> ProviderKind {

@@ -1,10 +1,11 @@
 //! What there is to use: slash commands, skills and tools.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Done, Failure, Job, Result};
 use crate::adapter::pi::encode::{self, CommandRow, SkillRow, ToolRow};
 use crate::adapter::pi::text;
+use crate::bounded_io::NoAnswer;
 use crate::discovery;
 use crate::kernel::command::Snapshot;
 use crate::provider::playbook;
@@ -14,7 +15,9 @@ impl Job {
     pub(super) async fn commands(&self) -> Result {
         let (cwd, version) = self.place().await?;
         let home = self.bureau.home().to_owned();
-        let found = away(move || (discovery::commands(&cwd, &home), discovery::skills(&cwd, &home))).await?;
+        let place = cwd.clone();
+        let look = move || (discovery::commands(&cwd, &home), discovery::skills(&cwd, &home));
+        let found = self.away(&place, look).await?;
         let templates = found.0.found.into_iter().map(|command| CommandRow {
             name: command.name,
             description: command.description,
@@ -36,7 +39,7 @@ impl Job {
     pub(super) async fn skills(&self) -> Result {
         let (cwd, version) = self.place().await?;
         let home = self.bureau.home().to_owned();
-        let found = away(move || discovery::skills(&cwd, &home)).await?;
+        let found = self.away(&cwd.clone(), move || discovery::skills(&cwd, &home)).await?;
         let row = |skill: discovery::Skill| SkillRow {
             name: skill.name,
             description: skill.description,
@@ -50,21 +53,21 @@ impl Job {
     pub(super) async fn tools(&self) -> Result {
         let seat = self.seat().await?;
         let (snapshot, version) = self.describe(&seat).await?;
-        Ok(Done::at(encode::tools(&self.tool_rows(&snapshot)), version))
+        Ok(Done::at(encode::tools(&self.tool_rows(&snapshot).await), version))
     }
 
-    /// Returns the tools that a model of the session may use; a playbook wants none of them by name.
-    fn tool_rows(&self, snapshot: &Snapshot) -> Vec<ToolRow> {
-        if snapshot.provider() == playbook::NAME {
-            return Vec::new();
-        }
-        let rules = self.bureau.server().hub().world().house.rules_in(snapshot.opening.cwd.as_ref());
+    /// Returns the tools that the session's provider may use.
+    async fn tool_rows(&self, snapshot: &Snapshot) -> Vec<ToolRow> {
+        let is_used = |tool: &tools::Tool| {
+            snapshot.provider() != playbook::NAME || playbook::TOOLS.contains(&tool.name)
+        };
+        let rules = self.bureau.server().hub().world().house.rules_in(snapshot.opening.cwd.as_ref()).await;
         let network = rules.map_or(tools::Network::Off, |rules| rules.network());
         let row = |tool: tools::Tool| ToolRow {
             name: tool.name.to_owned(),
             description: tool.description.to_owned(),
         };
-        tools::catalogue(network).into_iter().map(row).collect()
+        tools::catalogue(network).into_iter().filter(is_used).map(row).collect()
     }
 
     /// Returns where the session's tools work, and its version.
@@ -73,9 +76,17 @@ impl Job {
         let (snapshot, version) = self.describe(&seat).await?;
         Ok((PathBuf::from(&snapshot.opening.cwd), version))
     }
-}
 
-/// Does something that may wait for the disk.
-pub(super) async fn away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Failure::said(text::INTERNAL))
+    /// Does something at a place that may wait for the disk, or for a mount that does not answer.
+    pub(super) async fn away<T: Send + 'static>(
+        &self,
+        place: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let files = &self.bureau.server().hub().world().files;
+        files.run_in(place, work).await.map_err(|why| match why {
+            NoAnswer::Failed => Failure::said(text::INTERNAL),
+            NoAnswer::Late(_) | NoAnswer::Busy => Failure::said(why.to_string()),
+        })
+    }
 }

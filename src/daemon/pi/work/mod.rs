@@ -4,6 +4,7 @@
 //! story. What the core cannot do is refused in words; nothing is done here behind its back.
 
 mod discovering;
+mod expanding;
 mod moving;
 mod reading;
 mod rows;
@@ -14,14 +15,18 @@ mod storing;
 mod summing;
 mod talking;
 
+pub(super) use rows::{shown_model, thinking_level};
+
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tracing::warn;
 
 use super::bureau::Bureau;
 use super::connection::Peer;
 use super::crowd::Mailbox;
 use super::desk::{Answered, Failure};
+use super::files::{self, FileTurn};
 use super::seat::Seat;
 use super::seats::Sitting;
 use crate::adapter::pi::ask::{Ask, Asked};
@@ -115,7 +120,7 @@ impl Job {
             Ask::AbortBash => self.abort_bash().await,
             Ask::GetSessionStats => self.stats().await,
             Ask::ExportHtml { path } => self.export_html(path.as_deref()).await,
-            Ask::NewSession { .. } => self.new_session().await,
+            Ask::NewSession { parent } => self.new_session(parent.as_deref()).await,
             Ask::SwitchSessionFile { path } => self.switch_session_file(path).await,
             Ask::Fork { entry } => self.fork(entry).await,
             Ask::GetForkMessages => self.fork_messages().await,
@@ -157,10 +162,39 @@ impl Job {
         self.bureau.describe(seat, self.asked.if_session_version, &self.peer).await
     }
 
+    /// Takes in what other programs have written to the session's file; what cannot be read there holds nothing up.
+    async fn synchronize(&self, seat: &Arc<Seat>) {
+        let turn = seat.file_turn().await;
+        self.synchronize_in(seat, &turn).await;
+    }
+
+    /// The same, for whoever has the right to the file already.
+    async fn synchronize_in(&self, seat: &Arc<Seat>, turn: &FileTurn<'_>) {
+        if let Err(error) = files::synchronize_in(&self.bureau, seat, turn).await {
+            warn!(session = %seat.session(), %error, "a session and its file could not be brought together");
+        }
+    }
+
     /// Counts a success that left no other trace in the session.
     async fn touch(&self, seat: &Arc<Seat>) -> Result<u64> {
         let what = self.asked.kind.name().to_owned();
         Ok(self.ask_further(seat, Command::Touch { what }).await?.version)
+    }
+
+    /// Counts that something was stopped; where nothing can be written, it is stopped all the same and not counted.
+    async fn touch_stopped(&self, seat: &Arc<Seat>) -> Result<u64> {
+        if self.bureau.server().unable_to_keep().is_none() {
+            return self.touch(seat).await;
+        }
+        Ok(self.ask_further(seat, Command::Describe).await?.version)
+    }
+
+    /// The same where there was nothing to stop: the session must still be at the version that the command names.
+    async fn touch_unstopped(&self, seat: &Arc<Seat>) -> Result<u64> {
+        if self.bureau.server().unable_to_keep().is_none() {
+            return self.touch_unchanged(seat).await;
+        }
+        Ok(self.ask(seat, Command::Describe).await?.version)
     }
 
     /// The same for a success that had nothing to do: the session must still be at the version that the command names.

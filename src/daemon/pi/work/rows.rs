@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Failure, Job, Result};
 use crate::adapter::pi::ask::Thinking;
 use crate::adapter::pi::encode::{ModelCost, ModelRow, SessionInfo};
+use crate::adapter::pi::interface;
 use crate::config::settings::{ProviderKind, Settings, ThinkingLevel};
 use crate::daemon::pi::seat::Seat;
 use crate::kernel::command::{Phase, Snapshot};
@@ -28,18 +29,18 @@ impl Job {
 
     /// Returns the model that answers in a session; none where nobody but the daemon does.
     pub(super) fn session_model(&self, snapshot: &Snapshot) -> Option<ModelRow> {
-        let (provider, model) = (snapshot.provider(), snapshot.model()?);
-        self.settings().ok().map(|settings| model_row(&settings, provider, model))
+        self.shown_model(snapshot.provider(), snapshot.model()?)
+    }
+
+    /// Returns a model as it is shown, whether or not it can be used.
+    pub(super) fn shown_model(&self, provider: &str, model: &str) -> Option<ModelRow> {
+        self.settings().ok().map(|settings| shown_model(&settings, provider, model))
     }
 
     /// Returns how much the model of a session is to think: what was said in it, or else what is configured.
     pub(super) fn thinking(&self, snapshot: &Snapshot) -> Thinking {
-        let said = snapshot.adjusted.thinking.as_deref().and_then(Thinking::parse);
-        let configured = || {
-            let settings = self.settings().ok()?;
-            Some(level(settings.providers.get(snapshot.provider())?.thinking))
-        };
-        said.or_else(configured).unwrap_or(Thinking::Off)
+        let settings = self.settings().ok();
+        thinking_level(settings.as_deref(), snapshot.provider(), snapshot.adjusted.thinking.as_deref())
     }
 
     /// Returns a model that a session may change to.
@@ -49,7 +50,7 @@ impl Job {
         if !known.names().any(|name| name == provider) {
             return Err(Failure::said(format!("Model not found: {provider}/{model}")));
         }
-        Ok(model_row(&settings, provider, model))
+        Ok(shown_model(&settings, provider, model))
     }
 
     /// Returns every model that can be used: what servers list, and what is configured.
@@ -59,15 +60,15 @@ impl Job {
         let settings = self.settings()?;
         let models = self.bureau.server().hub().world().house.models(&settings);
         let nothing = std::collections::BTreeMap::new();
-        let environment =
-            self.peer.environment.as_ref().map_or(&nothing, |environment| environment.variables());
+        let environment = self.bureau.environment(&self.peer).await;
+        let environment = environment.as_ref().map_or(&nothing, |environment| environment.variables());
         let mut rows = Vec::new();
         for provider in models.names() {
             let listed = tokio::time::timeout(PATIENCE, models.list(provider, None, None, environment)).await;
             let mut names = listed.ok().and_then(std::result::Result::ok).unwrap_or_default();
             names.extend(settings.choose(Some(provider), None).model.filter(|model| !names.contains(model)));
             names.sort();
-            rows.extend(names.iter().take(MODELS).map(|name| model_row(&settings, provider, name)));
+            rows.extend(names.iter().take(MODELS).map(|name| shown_model(&settings, provider, name)));
         }
         Ok(rows)
     }
@@ -83,7 +84,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many models of one provider are shown.
 const MODELS: usize = 500;
 
-fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
+/// Returns a model as it is shown.
+pub(in crate::daemon::pi) fn shown_model(settings: &Settings, provider: &str, model: &str) -> ModelRow {
     let set = settings.providers.get(provider);
     let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
     let usual = kind.map_or(0, |kind| u64::from(kind.usual_window()));
@@ -93,7 +95,7 @@ fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
         id: model.to_owned(),
         name: model.to_owned(),
         provider: provider.to_owned(),
-        api: kind.map_or(playbook::NAME, ProviderKind::word).to_owned(),
+        api: interface(kind.map_or(playbook::NAME, ProviderKind::word)).to_owned(),
         base_url: set.and_then(|set| set.base_url.clone()).unwrap_or_default(),
         reasoning: kind.is_some(),
         sees_images: kind.is_some(),
@@ -106,6 +108,16 @@ fn model_row(settings: &Settings, provider: &str, model: &str) -> ModelRow {
             cache_write: dollars(price.cache_write),
         }),
     }
+}
+
+/// Returns how much the model of a session is to think: what was said in it, or else what is configured.
+pub(in crate::daemon::pi) fn thinking_level(
+    settings: Option<&Settings>,
+    provider: &str,
+    said: Option<&str>,
+) -> Thinking {
+    let configured = || Some(level(settings?.providers.get(provider)?.thinking));
+    said.and_then(Thinking::parse).or_else(configured).unwrap_or(Thinking::Off)
 }
 
 const fn level(level: ThinkingLevel) -> Thinking {

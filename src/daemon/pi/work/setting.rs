@@ -84,10 +84,10 @@ impl Job {
         let seat = self.seat().await?;
         let version = match self.ask(&seat, Command::StopRetry).await {
             // To stop one leaves no trace by itself: the run tells of it later.
-            Ok(_) => self.touch(&seat).await?,
+            Ok(_) => self.touch_stopped(&seat).await?,
             // There is nothing to stop, which is what was wanted.
             Err(Failure::Refused(Refusal::NoRetry | Refusal::NoActiveRun)) => {
-                self.touch_unchanged(&seat).await?
+                self.touch_unstopped(&seat).await?
             }
             Err(failure) => return Err(failure),
         };

@@ -17,6 +17,7 @@ use crate::kernel::command::{Aside, Command};
 use crate::kernel::id::{CallId, Json};
 use crate::kernel::refusal::Refusal;
 use crate::provider::Screened;
+use crate::sandbox::judge::Place;
 use crate::sandbox::tools;
 
 impl Job {
@@ -48,11 +49,14 @@ impl Job {
     /// Refuses a command that a rule denies, and one that a rule asks about: nobody can be asked beside a run.
     async fn hold_against_rules(&self, seat: &Arc<Seat>, command: &str) -> Result<()> {
         let (snapshot, _) = self.describe(seat).await?;
-        let cwd = Path::new(&snapshot.opening.cwd);
-        let rules = self.bureau.server().hub().world().house.rules_in(cwd);
+        // Where its link leads by now is not where the session works.
+        let workspace = Path::new(snapshot.workspace());
+        let rules = self.bureau.server().hub().world().house.rules_in(workspace).await;
         let rules =
             rules.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))?;
-        let Some(screen) = lane::screen(&rules, &[], cwd, Some(self.bureau.home())) else { return Ok(()) };
+        let place = Place::new(workspace, Some(self.bureau.home()));
+        let place = place.also_named(Path::new(&snapshot.opening.cwd));
+        let Some(screen) = lane::screen(&rules, &[], place) else { return Ok(()) };
         let args = serde_json::json!({ "command": command }).to_string();
         match screen.look(tools::EXEC, &args) {
             Screened::Free => Ok(()),
@@ -65,9 +69,9 @@ impl Job {
         let seat = self.seat().await?;
         let version = match self.ask(&seat, Command::StopAside { call: None }).await {
             // To stop one leaves no trace by itself: what is stopped settles later.
-            Ok(_) => self.touch(&seat).await?,
+            Ok(_) => self.touch_stopped(&seat).await?,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoAside)) => self.touch_unchanged(&seat).await?,
+            Err(Failure::Refused(Refusal::NoAside)) => self.touch_unstopped(&seat).await?,
             Err(failure) => return Err(failure),
         };
         Ok(Done::at(encode::nothing(), version))

@@ -12,6 +12,7 @@ use crate::kernel::refusal::Refusal;
 impl Job {
     pub(super) async fn compact(&self, instructions: Option<&str>) -> Result {
         let seat = self.seat().await?;
+        self.synchronize(&seat).await;
         let command = Command::Compact { instructions: instructions.map(str::to_owned) };
         let Answer::CompactionBegan(began) = self.ask(&seat, command).await?.answer else {
             return Err(Failure::said(text::INTERNAL));
@@ -37,7 +38,7 @@ impl Job {
         let version = match self.ask(&seat, Command::StopCompaction).await {
             Ok(Answered { version, .. }) => version,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoCompaction)) => self.touch_unchanged(&seat).await?,
+            Err(Failure::Refused(Refusal::NoCompaction)) => self.touch_unstopped(&seat).await?,
             Err(failure) => return Err(failure),
         };
         Ok(Done::at(encode::nothing(), version))

@@ -21,6 +21,8 @@ impl Job {
     pub(super) async fn prompt(&self, words: &Words, streaming: Option<Streaming>) -> Result {
         let seat = self.seat().await?;
         self.refuse_open_circuit(&seat).await?;
+        self.synchronize(&seat).await;
+        let words = &self.expanded(&seat, words).await?;
         let prompted = self.ask(&seat, Command::Prompt(Box::new(prompt(words)))).await;
         let answered = match (prompted, streaming) {
             (Err(Failure::Refused(Refusal::RunActive)), Some(Streaming::Steer)) => {
@@ -37,14 +39,16 @@ impl Job {
 
     pub(super) async fn steer(&self, words: &Words) -> Result {
         let seat = self.seat().await?;
-        let answered = self.steer_or_begin(&seat, words).await?;
+        let answered = self.steer_or_begin(&seat, &self.expanded(&seat, words).await?).await?;
         Ok(Done::at(encode::nothing(), answered.version))
     }
 
     pub(super) async fn follow_up(&self, words: &Words) -> Result {
         let seat = self.seat().await?;
         self.refuse_open_circuit(&seat).await?;
-        let answered = self.ask(&seat, Command::Queue(Box::new(prompt(words)))).await?;
+        self.synchronize(&seat).await;
+        let words = self.expanded(&seat, words).await?;
+        let answered = self.ask(&seat, Command::Queue(Box::new(prompt(&words)))).await?;
         Ok(Done::at(encode::nothing(), answered.version))
     }
 
@@ -54,7 +58,7 @@ impl Job {
         let version = match self.ask(&seat, command).await {
             Ok(Answered { version, .. }) => version,
             // There is nothing to stop, which is what was wanted.
-            Err(Failure::Refused(Refusal::NoActiveRun)) => self.touch_unchanged(&seat).await?,
+            Err(Failure::Refused(Refusal::NoActiveRun)) => self.touch_unstopped(&seat).await?,
             Err(failure) => return Err(failure),
         };
         Ok(Done::at(encode::nothing(), version))
@@ -102,6 +106,7 @@ impl Job {
         };
         match self.ask(seat, Command::Steer(Box::new(steer))).await {
             Err(Failure::Refused(Refusal::NoActiveRun)) => {
+                self.synchronize(seat).await;
                 self.ask(seat, Command::Queue(Box::new(prompt(words)))).await
             }
             answered => answered,
@@ -111,11 +116,12 @@ impl Job {
     /// A run that could only fail is not begun.
     async fn refuse_open_circuit(&self, seat: &Arc<Seat>) -> Result<()> {
         let (snapshot, _) = self.bureau.describe(seat, None, &self.peer).await?;
-        let circuits = self.bureau.server().hub().world().house.circuits();
-        let open = circuits
-            .iter()
-            .any(|circuit| circuit.provider == snapshot.provider() && circuit.state == State::Open);
-        if open { Err(Failure::said(text::CIRCUIT_OPEN)) } else { Ok(()) }
+        let house = &self.bureau.server().hub().world().house;
+        // A configuration that cannot be read is told by the run.
+        let Ok(settings) = house.settings() else { return Ok(()) };
+        let environment = self.bureau.environment(&self.peer).await.unwrap_or_default();
+        let state = house.models(&settings).circuit_state(snapshot.provider(), environment.variables());
+        if state == Some(State::Open) { Err(Failure::said(text::CIRCUIT_OPEN)) } else { Ok(()) }
     }
 }
 

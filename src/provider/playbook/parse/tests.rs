@@ -16,15 +16,16 @@ fn prose_and_steps_are_told_apart() {
         ("$ ls\n\n\n$ pwd", &[run("ls"), run("pwd")]),
         ("First:\n$ ls\nthen\n$ pwd\nend", &[say("First:"), run("ls"), say("then"), run("pwd"), say("end")]),
         ("$? rm -r x", &[exec("rm -r x".into(), true, false).unwrap()]),
+        ("?$ rm -r x", &[exec("rm -r x".into(), true, false).unwrap()]),
         ("$? a\n$ b", &[exec("a".into(), true, false).unwrap(), run("b")]),
         ("$  ls ", &[run(" ls ")]),
         ("$ls", &[say("$ls")]),
         ("$?ls", &[say("$?ls")]),
         ("costs $ 5", &[say("costs $ 5")]),
-        (" $ ls", &[say(" $ ls")]),
-        ("    $ ls", &[say("    $ ls")]),
-        ("\t$ ls", &[say("\t$ ls")]),
-        ("> $ ls", &[say("> $ ls")]),
+        (" $ ls", &[problem(1, MISPLACED.into())]),
+        ("    $ ls", &[problem(1, MISPLACED.into())]),
+        ("\t$ ls", &[problem(1, MISPLACED.into())]),
+        ("> $ ls", &[problem(1, MISPLACED.into())]),
         ("$ a \\\n  b \\\n  c\n$ d", &[run("a \\\n  b \\\n  c"), run("d")]),
         ("$ a \\\r\n  b\r\nc", &[run("a \\\n  b"), say("c")]),
         ("$ echo \\\\\nprose", &[run("echo \\\\"), say("prose")]),
@@ -54,23 +55,79 @@ fn fences_are_steps_when_they_say_so() {
         ("    ```sh\n    ls\n    ```", &[say("    ```sh\n    ls\n    ```")]),
         ("```sh\nls", &[run("ls")]),
         ("``` sh \nls\n```", &[run("ls")]),
-        ("```sh\n\n# comment\n$ x\n```", &[run("\n# comment\n$ x")]),
+        ("```sh\n\n# comment\nx\n$ y\n```", &[run("\n# comment\nx\n$ y")]),
         ("```sh ask\nls\n```", &[exec("ls".into(), true, false).unwrap()]),
         ("```sh continue\nls\n```", &[exec("ls".into(), false, true).unwrap()]),
         ("```sh continue  ask\nls\n```", &[exec("ls".into(), true, true).unwrap()]),
         ("```sh ask continue\nls\n```", &[exec("ls".into(), true, true).unwrap()]),
         ("``sh\nls\n``", &[say("``sh\nls\n``")]),
         ("```sh `x`\nls", &[say("```sh `x`\nls")]),
-        ("```\n$ ls\n```", &[say("```\n$ ls\n```")]),
-        ("a\n```bash\n$ ls\n```\n$ b", &[say("a\n```bash\n$ ls\n```"), run("b")]),
+        ("```\n$ ls\n```", &[problem(1, UNMARKED.into())]),
+        ("```\nls\n```", &[say("```\nls\n```")]),
+        ("```text\n$ ls\n```", &[say("```text\n$ ls\n```")]),
+        ("a\n```bash\nls\n```\n$ b", &[say("a"), run("ls"), run("b")]),
         ("```rust\nfn x() {}\n", &[say("```rust\nfn x() {}")]),
-        ("```SH\nls\n```", &[say("```SH\nls\n```")]),
-        ("```shell\nls\n```", &[say("```shell\nls\n```")]),
+        ("```SH\nls\n```", &[run("ls")]),
+        ("```shell\nls\n```", &[run("ls")]),
         ("````md\n```sh\nls\n```\n````", &[say("````md\n```sh\nls\n```\n````")]),
         ("~~~ text\n```sh\nls\n```\n~~~", &[say("~~~ text\n```sh\nls\n```\n~~~")]),
         ("```sh\n```", &[problem(1, "a step without a command".into())]),
         ("a\n\n```sh\n  \n\n```\nb", &[say("a"), problem(3, "a step without a command".into()), say("b")]),
         ("```sh now\nls\n```\n$ b", &[problem(1, "unknown word after sh: now".into()), run("b")]),
+    ];
+    check(table);
+}
+
+#[test]
+fn what_looks_like_a_step_and_is_none_is_a_problem_with_its_line() {
+    for line in
+        ["- $ ls", "* $ ls", "+ ?$ ls", "1. $ ls", "12) $? ls", "- [ ] $ ls", "  - $ ls", "> - $ ls", ">$ ls"]
+    {
+        assert_eq!(
+            parse(&format!("Words.\n{line}\n")),
+            [say("Words."), problem(2, MISPLACED.into())],
+            "{line}"
+        );
+    }
+    for line in [
+        "- `$ ls` lists",
+        "costs $ 5",
+        "- costs $ 5",
+        "a - $ ls",
+        "1.$ ls",
+        "-$ ls",
+        "- $",
+        "- $HOME",
+        "2026. It",
+    ] {
+        assert_eq!(parse(line), [say(line)], "{line}");
+    }
+    for mark in
+        ["zsh", "fish", "PowerShell", "bat", "{.bash}", "bash,ignore", "{sh}", "shell-session", "sh-session"]
+    {
+        let items = parse(&format!("a\n```{mark}\nls\n```\n$ b"));
+        let text = format!(
+            "a fence marked {mark} is not run; mark it sh, bash, shell or console, or text if it is not to be run"
+        );
+        assert_eq!(items, [say("a"), problem(2, text), run("b")]);
+    }
+    for mark in ["sh", "bash", "shell"] {
+        let text =
+            format!("a block marked {mark} holds a prompt; remove the `$ `, or mark the block console");
+        assert_eq!(parse(&format!("```{mark}\n# all\n$ ls\n```")), [problem(1, text)]);
+    }
+}
+
+#[test]
+fn every_shell_fence_is_a_step_and_a_console_shows_what_is_typed() {
+    let table: &[(&str, &[Item])] = &[
+        ("```bash\nls\npwd\n```", &[run("ls\npwd")]),
+        ("```Bash ask\nls\n```", &[exec("ls".into(), true, false).unwrap()]),
+        ("```shell continue\nls\n```", &[exec("ls".into(), false, true).unwrap()]),
+        ("```console\nls\npwd\n```", &[run("ls\npwd")]),
+        ("```console\n$ ls\na  b\n$ echo \\\n> more\nmore\n```", &[run("ls\necho \\\nmore")]),
+        ("```console\n$ \n```", &[problem(1, "a step without a command".into())]),
+        ("```bash now\nls\n```", &[problem(1, "unknown word after bash: now".into())]),
     ];
     check(table);
 }
@@ -124,7 +181,11 @@ fn problems_and_steps_are_counted() {
 
 #[test]
 fn any_text_is_read_and_what_was_read_reads_the_same_again() {
-    const PIECES: [&str; 26] = [
+    const PIECES: [&str; 30] = [
+        "- ",
+        "?$ ",
+        "bash",
+        "console",
         "$ ",
         "$? ",
         "$",
@@ -158,13 +219,24 @@ fn any_text_is_read_and_what_was_read_reads_the_same_again() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % limit) as usize
         };
-        let text: String = (0..below(30)).map(|_| PIECES[below(26)]).collect();
+        let text: String = (0..below(30)).map(|_| PIECES[below(30)]).collect();
         let mut items = parse(&text);
-        items.retain(|item| !matches!(item, Item::Problem { .. }));
+        // A command that begins like a prompt can be typed after `$ ` and not be put into a fence.
+        let is_prompt = |command: &str| command.lines().any(|line| line.starts_with("$ "));
+        items.retain(|item| match item {
+            Item::Problem { .. } => false,
+            Item::Exec { command, .. } => !is_prompt(command),
+            Item::Say(_) | Item::Write { .. } | Item::Read { .. } => true,
+        });
         let again = parse(&written(&items));
         assert_eq!(again, joined(&items), "seed {seed}: {text:?}");
     }
 }
+
+const MISPLACED: &str = "a step must stand at the beginning of its line; remove what is before `$ `, or put it in backticks if it is \
+                         not to be run";
+const UNMARKED: &str = "a fence without a mark holds a line that begins with `$ `; mark it console to run it, or text if it is \
+                        not to be run";
 
 /// Writes items as a playbook.
 fn written(items: &[Item]) -> String {

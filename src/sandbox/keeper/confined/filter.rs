@@ -1,20 +1,22 @@
 //! The system calls that a confined process does not get, in the form the kernel runs.
 //!
 //! It is a list of what is refused: a list of what is allowed would break a program with every new kernel. A refused call
-//! fails as if a right were missing; `clone3`, whose arguments cannot be looked at, fails as if it did not exist, so that
-//! the C library falls back to `clone`, whose can. Calls of another architecture end the process.
+//! fails as if a right were missing; `clone3` and `openat2`, whose arguments cannot be looked at, fail as if they did not
+//! exist, so that programs fall back to `clone` and `openat`, whose can. Calls of another architecture end the process.
 
 use nix::errno::Errno;
 use nix::libc;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter, sock_filter,
+    BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::arguments;
+use crate::sandbox::confine::{Walls, Way};
+
 /// Installs the filters; whether there are any for this architecture.
-pub(super) fn install(unix_sockets: bool) -> nix::Result<bool> {
+pub(super) fn install(walls: &Walls) -> nix::Result<bool> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(false) };
-    for program in [refused(arch, unix_sockets), hidden(arch)] {
+    for program in [refused(arch, walls.unix_sockets, without_namespace(walls.way)), hidden(arch)] {
         let program = program.map_err(|_| Errno::EINVAL)?;
         apply_filter(&program).map_err(|_| Errno::ENOSYS)?;
     }
@@ -23,16 +25,41 @@ pub(super) fn install(unix_sockets: bool) -> nix::Result<bool> {
 
 type Made = Result<BpfProgram, seccompiler::BackendError>;
 
-/// Calls that fail for want of a right.
-fn refused(arch: TargetArch, unix_sockets: bool) -> Made {
-    let always = ALWAYS.iter().chain(OF_ARCH).map(|call| (*call, Vec::new()));
-    let sometimes = sometimes(unix_sockets)?;
-    program(arch, always.chain(sometimes).collect(), Errno::EPERM)
+/// Calls that fail for want of a right; those of `more` too.
+fn refused(arch: TargetArch, unix_sockets: bool, more: &[i64]) -> Made {
+    let sometimes = arguments::refused(unix_sockets)?;
+    let always = ALWAYS.iter().chain(OF_ARCH).chain(more).map(|call| (*call, Vec::new()));
+    // A call that is refused whatever its arguments are has no rule for them.
+    program(arch, sometimes.into_iter().chain(always).collect(), Errno::EPERM)
 }
 
 /// Calls that fail as if they did not exist.
 fn hidden(arch: TargetArch) -> Made {
-    program(arch, [(libc::SYS_clone3, Vec::new())].into(), Errno::ENOSYS)
+    program(arch, HIDDEN.iter().map(|call| (*call, Vec::new())).collect(), Errno::ENOSYS)
+}
+
+const HIDDEN: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// Calls that reach what other programs of the machine share with each other, where no namespace keeps it apart.
+const fn without_namespace(way: Way) -> &'static [i64] {
+    match way {
+        Way::Bubblewrap | Way::Namespaces => &[],
+        Way::Rules => &[
+            libc::SYS_shmget,
+            libc::SYS_shmat,
+            libc::SYS_shmctl,
+            libc::SYS_semget,
+            libc::SYS_semctl,
+            libc::SYS_semop,
+            libc::SYS_semtimedop,
+            libc::SYS_msgget,
+            libc::SYS_msgsnd,
+            libc::SYS_msgrcv,
+            libc::SYS_msgctl,
+            libc::SYS_mq_open,
+            libc::SYS_mq_unlink,
+        ],
+    }
 }
 
 fn program(arch: TargetArch, rules: std::collections::BTreeMap<i64, Vec<SeccompRule>>, errno: Errno) -> Made {
@@ -61,54 +88,6 @@ fn without_x32(filter: BpfProgram, errno: SeccompAction) -> BpfProgram {
     whole
 }
 
-/// Calls that are refused with some arguments.
-fn sometimes(unix_sockets: bool) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
-    let when = |argument, operation, value: u64| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
-    };
-    let mut kinds = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    if unix_sockets {
-        kinds.push(libc::AF_UNIX);
-    }
-    let other = kinds.iter().map(|kind| when(0, SeccompCmpOp::Ne, *kind as u64));
-    let mut calls = vec![(libc::SYS_socket, vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?])];
-    if !unix_sockets {
-        // One half of a pair of this kind can be sent from to any path.
-        let kind = when(1, SeccompCmpOp::MaskedEq(0xf), libc::SOCK_DGRAM as u64)?;
-        calls.push((libc::SYS_socketpair, vec![SeccompRule::new(vec![kind])?]));
-    }
-    let mut namespaces = Vec::new();
-    for flag in NAMESPACES {
-        let flag = u64::from(flag.cast_unsigned());
-        namespaces.push(SeccompRule::new(vec![when(0, SeccompCmpOp::MaskedEq(flag), flag)?])?);
-    }
-    calls.push((libc::SYS_clone, namespaces));
-    let mut controls = Vec::new();
-    for control in CONTROLS {
-        controls.push(SeccompRule::new(vec![when(1, SeccompCmpOp::Eq, control)?])?);
-    }
-    calls.push((libc::SYS_ioctl, controls));
-    let odd = PERSONALITIES.map(|known| when(0, SeccompCmpOp::Ne, known)).into_iter();
-    calls.push((libc::SYS_personality, vec![SeccompRule::new(odd.collect::<Result<_, _>>()?)?]));
-    Ok(calls)
-}
-
-const NAMESPACES: [i32; 7] = [
-    libc::CLONE_NEWNS,
-    libc::CLONE_NEWCGROUP,
-    libc::CLONE_NEWUTS,
-    libc::CLONE_NEWIPC,
-    libc::CLONE_NEWUSER,
-    libc::CLONE_NEWPID,
-    libc::CLONE_NEWNET,
-];
-
-/// Typing into a terminal for somebody else, its console's commands, and changing what handles its line.
-const CONTROLS: [u64; 3] = [0x5412, 0x541c, 0x5423];
-
-/// The plain ones, and the question which it is.
-const PERSONALITIES: [u64; 4] = [0, 0x8, 0x2_0008, 0xffff_ffff];
-
 const ALWAYS: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -119,6 +98,8 @@ const ALWAYS: &[i64] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
+    // Memory that is counted nowhere.
+    MEMFD_SECRET,
     // The kernel's own programs and queues.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
@@ -172,6 +153,7 @@ const ALWAYS: &[i64] = &[
 
 /// One number for all architectures; newer than the list of the C library.
 const OPEN_TREE_ATTR: i64 = 467;
+const MEMFD_SECRET: i64 = 447;
 
 #[cfg(target_arch = "x86_64")]
 const OF_ARCH: &[i64] =
@@ -187,8 +169,11 @@ mod tests {
     fn there_is_a_filter_for_every_architecture_that_is_known() {
         for arch in [TargetArch::x86_64, TargetArch::aarch64, TargetArch::riscv64] {
             for unix_sockets in [false, true] {
-                // The kernel takes so many instructions.
-                assert!(refused(arch, unix_sockets).unwrap().len() < 4096);
+                for way in Way::ALL {
+                    let program = refused(arch, unix_sockets, without_namespace(way)).unwrap();
+                    // The kernel takes so many instructions.
+                    assert!(program.len() < 4096);
+                }
             }
             assert!(!hidden(arch).unwrap().is_empty());
         }
@@ -196,8 +181,8 @@ mod tests {
 
     #[test]
     fn no_call_is_refused_both_always_and_sometimes() {
-        for (call, _) in sometimes(false).unwrap() {
-            assert!(!ALWAYS.contains(&call) && !OF_ARCH.contains(&call), "{call}");
+        for (call, _) in arguments::refused(false).unwrap() {
+            assert!(!ALWAYS.contains(&call) && !OF_ARCH.contains(&call) && !HIDDEN.contains(&call), "{call}");
         }
     }
 }

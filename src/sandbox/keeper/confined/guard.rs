@@ -6,31 +6,60 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 
+use super::workspace;
 use crate::sandbox::confine::Walls;
 
-/// The mode of a directory of ours; nobody else has a use for the sticky bit there.
+/// The mode that a directory of ours is made with, in one step: one that is not marked yet would be taken for somebody else's.
 const MODE: u32 = 0o1755;
+
+/// What marks a directory of ours; nobody else has a use for the sticky bit there.
+const STICKY: u32 = 0o1000;
 
 /// How often a place is tried that others remove meanwhile.
 const AGAIN: usize = 100;
 
 /// The places that are held; they are let go when it is dropped.
 #[derive(Default)]
-pub(super) struct Guards(Vec<Guard>);
+pub(super) struct Guards {
+    _held: Vec<Guard>,
+    /// The workspace, through which the places in it are reached; it is let go after them.
+    _workspace: Option<File>,
+}
 
 impl Guards {
     /// Holds the places of everything that is protected and missing.
+    ///
+    /// [`Errno::ESTALE`] says that the workspace is not the one of the order. What was compared is where directories are made:
+    /// its path may lead somewhere else a moment later.
     pub(super) fn take(walls: &Walls) -> nix::Result<Self> {
-        let mut guards = Self(Vec::new());
+        let workspace = match walls.workspace_id {
+            None => None,
+            Some(_) => {
+                let opened = File::open(&walls.workspace).map_err(errno)?;
+                Some(opened)
+                    .filter(|opened| workspace::is_it(walls, opened))
+                    .ok_or(Errno::ESTALE)
+                    .map(Some)?
+            }
+        };
+        let base =
+            workspace.as_ref().map(|opened| PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())));
+        let mut held = Vec::new();
         for path in &walls.protected {
-            guards.0.extend(Guard::take(path).map_err(errno)?);
+            let place = match (&base, path.strip_prefix(&walls.workspace)) {
+                (Some(base), Ok(inner)) => &base.join(inner),
+                (Some(_) | None, _) => path,
+            };
+            held.extend(Guard::take(place).map_err(errno)?);
         }
-        Ok(guards)
+        Ok(Self { _held: held, _workspace: workspace })
     }
 }
 
@@ -47,8 +76,8 @@ impl Guard {
                 Ok(there) if !is_ours(&there) => return Ok(None),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    match DirBuilder::new().mode(0o755).create(path) {
-                        Ok(()) => fs::set_permissions(path, Permissions::from_mode(MODE))?,
+                    match DirBuilder::new().mode(MODE).create(path) {
+                        Ok(()) => {}
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                         // Where we may not make it, no command of ours can.
                         Err(error) if is_closed(&error) => return Ok(None),
@@ -57,7 +86,7 @@ impl Guard {
                 }
                 Err(error) => return Err(error),
             }
-            let held = match File::open(path) {
+            let held = match open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
@@ -85,12 +114,19 @@ impl Drop for Guard {
     }
 }
 
+/// Opens a directory; a link is not followed, and nothing is waited for.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
 fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn is_ours(there: &fs::Metadata) -> bool {
-    there.is_dir() && there.mode() & 0o7777 == MODE
+    // A umask takes permissions away, never this bit.
+    there.is_dir() && there.mode() & 0o7000 == STICKY && there.mode() & 0o777 & !MODE == 0
 }
 
 fn same(there: &fs::Metadata, held: &File) -> bool {
@@ -115,6 +151,25 @@ mod tests {
         drop(first);
         assert!(path.is_dir(), "the second stands on it");
         drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn two_that_come_at_the_same_time_both_hold_the_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".git");
+        let start = std::sync::Barrier::new(2);
+        let take = || {
+            start.wait();
+            Guard::take(&path).unwrap()
+        };
+        for _ in 0..500 {
+            let held = std::thread::scope(|scope| {
+                let (one, other) = (scope.spawn(take), scope.spawn(take));
+                [one.join().unwrap(), other.join().unwrap()]
+            });
+            assert!(held.iter().all(Option::is_some), "one took the other's directory for somebody else's");
+        }
         assert!(!path.exists());
     }
 

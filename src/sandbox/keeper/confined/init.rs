@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
 use super::super::{leave, plain};
-use super::{rules, say, system};
+use super::{rules, say, system, workspace};
 use crate::sandbox::confine::Walls;
 use crate::sandbox::keeper::os::{execute, let_go, null};
 use crate::sandbox::message::{ORDER_MAX, Obstacle, Order, Part, Report};
@@ -50,6 +50,9 @@ pub(super) fn run(order: &Order, walls: &Walls, tell: &OwnedFd) -> Obstacle {
     // The first descriptor is the keeper's way to the daemon, or the order: neither is for anybody else.
     if let Err(errno) = nix::unistd::dup2_stdin(&null).and_then(|()| die_with_keeper(tell)) {
         return failed(errno);
+    }
+    if let Err(obstacle) = workspace::stands(walls) {
+        return obstacle;
     }
     match rules::seal(walls) {
         Ok(standing) => say(tell, Report::Walled(standing)),

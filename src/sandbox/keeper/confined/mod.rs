@@ -5,15 +5,17 @@
 //! namespaces are made by the keeper itself ([`direct`]) or by bubblewrap ([`bubble`]), which then executes this program once
 //! more. Whatever cannot be built is reported, and the step does not run.
 
+mod arguments;
 mod bubble;
 mod direct;
-mod disk;
 mod filter;
 mod guard;
 mod init;
 mod rights;
 mod rules;
+mod slot;
 mod system;
+mod workspace;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -24,12 +26,14 @@ use nix::fcntl::OFlag;
 use nix::unistd::{ForkResult, Pid};
 
 use super::{Room, leave};
-use crate::sandbox::confine::plan::{self, Flaw, Mount};
+use crate::sandbox::confine::plan::{self, Flaw, Mount, Survey};
 use crate::sandbox::confine::{Walls, Way};
+use crate::sandbox::disk::Disk;
 use crate::sandbox::keeper::os::Said;
 use crate::sandbox::message::{Obstacle, Order, Part, REPORT_LEN, Report};
 use direct::Oneself;
 use guard::Guards;
+use slot::CacheSlot;
 
 pub(in super::super::super) use init::main as inside;
 pub(in super::super::super) use rules::seal;
@@ -40,6 +44,8 @@ pub(in super::super) struct Inside {
     word: OwnedFd,
     /// The places held while the step runs.
     guards: RefCell<Guards>,
+    /// The private caches, held as long.
+    caches: RefCell<Option<CacheSlot>>,
 }
 
 /// Starts the first process of a step's namespaces.
@@ -49,10 +55,23 @@ pub(in super::super) fn start_inside(
     walls: &Walls,
     room: Option<&Room>,
 ) -> Result<(Pid, Inside), Report> {
-    let plan = || plan::plan(walls, &disk::Disk).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno));
+    let caches = CacheSlot::take(walls).map_err(|error| {
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
+        obstacle(Part::Caches, errno)
+    })?;
+    let slotted = Walls {
+        cache_store: caches.as_ref().map(|slot| slot.path.clone()).unwrap_or_default(),
+        ..walls.clone()
+    };
+    let walls = &slotted;
+    let survey = Survey::of(walls, &Disk);
+    let plan = || plan::plan(walls, &Disk, &survey).map_err(|flaw| obstacle(part(flaw), Errno::UnknownErrno));
     // Nothing is made where nothing can be confined; what is made then belongs to the plan.
     plan()?;
-    let guards = Guards::take(walls).map_err(|errno| obstacle(Part::Guard, errno))?;
+    let guards = Guards::take(walls).map_err(|errno| {
+        let part = if errno == Errno::ESTALE { Part::Replaced } else { Part::Guard };
+        obstacle(part, errno)
+    })?;
     let plan = plan()?;
     let (word, tell) =
         nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| obstacle(Part::Namespaces, errno))?;
@@ -62,7 +81,9 @@ pub(in super::super) fn start_inside(
         Way::Namespaces | Way::Rules => direct::fork(walls, room),
     };
     match born.map_err(|errno| obstacle(Part::Namespaces, errno))? {
-        ForkResult::Parent { child } => Ok((child, Inside { word, guards: RefCell::new(guards) })),
+        ForkResult::Parent { child } => {
+            Ok((child, Inside { word, guards: RefCell::new(guards), caches: RefCell::new(caches) }))
+        }
         ForkResult::Child => {
             let failed = become_inside((order, body), walls, &plan, oneself, &tell);
             say(&tell, Report::NoWalls(failed));
@@ -93,6 +114,9 @@ impl Inside {
     pub(in super::super) fn end(&self, outside: Report) -> Said {
         // Everything inside is dead by then; whoever hears of the end finds the places free.
         drop(self.guards.take());
+        if let Some(slot) = self.caches.take() {
+            slot.release();
+        }
         let mut said = Vec::new();
         let copy = self.word.try_clone().map(std::fs::File::from);
         // Whoever could write is gone, or is about to say nothing more: what is there is everything.
@@ -123,9 +147,11 @@ fn part(flaw: Flaw) -> Part {
     match flaw {
         Flaw::WorkspaceIsRoot => Part::Root,
         Flaw::WorkspaceIsMissing => Part::Missing,
+        Flaw::WorkspaceIsReplaced => Part::Replaced,
         Flaw::WorkspaceIsHidden => Part::Hidden,
         Flaw::ProtectedIsLink => Part::Link,
         Flaw::OwnIsWritable => Part::Own,
+        Flaw::WorkspaceIsHome => Part::Home,
     }
 }
 

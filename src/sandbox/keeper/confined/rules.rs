@@ -3,7 +3,8 @@
 //! Files by Landlock, as strict as the kernel knows: everything may be read, little may be written. System calls by
 //! [`filter`]. They come after the mounts, which they forbid.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -12,9 +13,12 @@ use landlock::{
 };
 use nix::errno::Errno;
 
-use super::disk::Disk;
-use super::{filter, part, rights};
+use super::{filter, part, rights, workspace};
+use crate::sandbox::caches::BY_VARIABLE;
+use crate::sandbox::confine::toolchain::Cache;
+use crate::sandbox::confine::view::view;
 use crate::sandbox::confine::{TEMP, Walls, Way, plan};
+use crate::sandbox::disk::Disk;
 use crate::sandbox::message::{Obstacle, Part, Standing};
 
 /// The newest rules that are known here; an older kernel keeps those it knows.
@@ -30,20 +34,29 @@ pub(in super::super::super::super) fn seal(walls: &Walls) -> Result<Standing, Ob
     let failed = |errno: Errno| Obstacle { part: Part::Rules, errno: errno as i32 };
     if walls.way == Way::Rules {
         // With mounts, the plan of these has seen to it.
-        plan::own_is_closed(walls, &Disk).map_err(|flaw| Obstacle { part: part(flaw), errno: 0 })?;
+        let refused = |flaw| Obstacle { part: part(flaw), errno: 0 };
+        plan::usable_workspace(walls, &Disk, &plan::hidden(walls, &Disk)).map_err(refused)?;
+        plan::check_places(walls, &Disk).map_err(refused)?;
     }
     rights::limit(walls.bounds).map_err(failed)?;
     rights::give_up().map_err(failed)?;
-    let landlock = files(walls).map_err(|_| failed(Errno::EINVAL))?;
-    let seccomp = filter::install(walls.unix_sockets).map_err(failed)?;
+    let workspace = File::open(&walls.workspace).map_err(|_| Obstacle { part: Part::Missing, errno: 0 })?;
+    if !workspace::is_it(walls, &workspace) {
+        return Err(Obstacle { part: Part::Replaced, errno: 0 });
+    }
+    // What was compared is what the rule is for.
+    let held = PathBuf::from(format!("/proc/self/fd/{}", workspace.as_raw_fd()));
+    let landlock = files(walls, &held).map_err(|_| failed(Errno::EINVAL))?;
+    let seccomp = filter::install(walls).map_err(failed)?;
     if walls.way == Way::Rules && !landlock {
         return Err(failed(Errno::ENOSYS));
     }
-    Ok(Standing { landlock, seccomp, processes: !nix::unistd::geteuid().is_root() })
+    let processes = !nix::unistd::geteuid().is_root();
+    Ok(Standing { landlock, seccomp, processes, overlays: false })
 }
 
 /// Lays down the rules for files; whether the kernel keeps any.
-fn files(walls: &Walls) -> Result<bool, RulesetError> {
+fn files(walls: &Walls, workspace: &Path) -> Result<bool, RulesetError> {
     let everything = AccessFs::from_all(NEWEST);
     let mut rules = Ruleset::default().handle_access(everything)?.scope(Scope::from_all(NEWEST))?.create()?;
     let read = AccessFs::from_read(NEWEST);
@@ -51,12 +64,15 @@ fn files(walls: &Walls) -> Result<bool, RulesetError> {
         Way::Bubblewrap | Way::Namespaces => rules = allow(rules, Path::new("/"), read)?,
         // Nothing covers what is hidden: it is read around.
         Way::Rules => {
-            for path in around(walls.hidden.iter().chain(&walls.own)) {
+            for path in readable(walls) {
                 rules = allow(rules, &path, read)?;
             }
         }
     }
-    for place in places(walls) {
+    for cache in private_caches(walls) {
+        rules = allow(rules, &cache, everything)?;
+    }
+    for place in places(walls, workspace) {
         rules = allow(rules, &place, everything)?;
     }
     for device in DEVICES {
@@ -67,14 +83,43 @@ fn files(walls: &Walls) -> Result<bool, RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Where may be written.
-fn places(walls: &Walls) -> Vec<PathBuf> {
-    let temp = match walls.way {
-        Way::Bubblewrap | Way::Namespaces => Path::new(TEMP),
-        Way::Rules => &walls.temp,
+/// What is read where nothing can be mounted.
+fn readable(walls: &Walls) -> Vec<PathBuf> {
+    let hidden = plan::hidden(walls, &Disk);
+    let view = view(walls, &Disk, &hidden);
+    let closed: Vec<&PathBuf> = hidden.iter().chain(&view.homes).chain(&view.inside).collect();
+    let mut paths = around(Path::new("/"), &closed);
+    let stores: Vec<&PathBuf> = hidden.iter().chain(&view.copies).collect();
+    paths.extend(view.opened.iter().flat_map(|opened| around(opened, &stores)));
+    paths.extend(view.in_stores.iter().cloned());
+    paths
+}
+
+/// Where the private copies of caches are seen; what the mounts have left read-only stays so, whatever a rule allows.
+fn private_caches(walls: &Walls) -> Vec<PathBuf> {
+    let place = |cache: &Cache| match walls.way {
+        Way::Bubblewrap | Way::Namespaces => cache.path.clone(),
+        Way::Rules => walls.cache_store.join(BY_VARIABLE).join(cache.kind.variable().1),
     };
-    let own = [temp, &walls.workspace].into_iter().chain(walls.writable.iter().map(PathBuf::as_path));
-    let places = own.chain(DEVICE_PLACES.iter().map(Path::new));
+    // A variable may name anything; there are private copies of what lies in a home alone.
+    let is_in_home =
+        |cache: &&Cache| walls.homes.iter().any(|home| cache.path != *home && cache.path.starts_with(home));
+    let caches = walls.caches.iter();
+    match walls.way {
+        Way::Bubblewrap | Way::Namespaces => caches.filter(is_in_home).map(place).collect(),
+        Way::Rules => caches.map(place).collect(),
+    }
+}
+
+/// Where may be written.
+fn places(walls: &Walls, workspace: &Path) -> Vec<PathBuf> {
+    let (temp, devices): (&Path, &[&str]) = match walls.way {
+        Way::Bubblewrap | Way::Namespaces => (Path::new(TEMP), &DEVICE_PLACES),
+        // They are the machine's there: other terminals of the user, and memory that outlives the command.
+        Way::Rules => (&walls.temp, &[]),
+    };
+    let own = [temp, workspace].into_iter().chain(walls.writable.iter().map(PathBuf::as_path));
+    let places = own.chain(devices.iter().map(Path::new));
     places.filter(|place| place.is_dir()).map(Path::to_owned).collect()
 }
 
@@ -90,12 +135,11 @@ fn allow(
     rules.add_rule(PathBeneath::new(there, access))
 }
 
-/// Everything except what is hidden, in as few pieces as that takes.
-fn around<'a>(hidden: impl IntoIterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-    let hidden: Vec<PathBuf> = hidden.into_iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
-    let (mut pieces, mut inside) = (Vec::new(), vec![PathBuf::from("/")]);
+/// Everything below a path except what is hidden, in as few pieces as that takes.
+fn around(start: &Path, hidden: &[&PathBuf]) -> Vec<PathBuf> {
+    let (mut pieces, mut inside) = (Vec::new(), vec![start.to_owned()]);
     while let Some(path) = inside.pop() {
-        if hidden.contains(&path) {
+        if hidden.contains(&&path) {
             continue;
         }
         if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
@@ -121,11 +165,13 @@ mod tests {
             fs::create_dir_all(base.join(name)).unwrap();
         }
         std::os::unix::fs::symlink(base.join("a/keys"), base.join("a/link")).unwrap();
-        let pieces = around(&[base.join("a/keys"), base.join("none")]);
+        let (keys, none) = (base.join("a/keys"), base.join("none"));
+        let pieces = around(Path::new("/"), &[&keys, &none]);
         let mut mine: Vec<&PathBuf> = pieces.iter().filter(|piece| piece.starts_with(&base)).collect();
         mine.sort();
         assert_eq!(mine, [&base.join("a/open"), &base.join("b")]);
         assert!(pieces.contains(&"/usr".into()) && !pieces.contains(&"/".into()));
-        assert_eq!(around(&[]), [PathBuf::from("/")]);
+        assert_eq!(around(Path::new("/"), &[]), [PathBuf::from("/")]);
+        assert_eq!(around(&keys, &[&keys]), Vec::<PathBuf>::new());
     }
 }

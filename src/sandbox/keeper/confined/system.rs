@@ -1,6 +1,6 @@
 //! The system calls that have no wrapper, each as a function that says what it does.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
+use nix::sys::stat::SFlag;
 
 /// The marks of a mount.
 pub(super) const READ_ONLY: u64 = 0x1;
@@ -31,6 +32,67 @@ pub(super) fn copy_of(path: &Path) -> nix::Result<OwnedFd> {
     Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// What is there under a path with a directory over it that takes what is written, as a mount that stands nowhere yet.
+pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> nix::Result<OwnedFd> {
+    let system = file_system(c"overlay")?;
+    // A colon would part two directories.
+    let escaped: Vec<u8> = lower
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .flat_map(|byte| [b':', b'\\'].contains(byte).then_some(b'\\').into_iter().chain([*byte]))
+        .collect();
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::EINVAL);
+    configure(&system, FSCONFIG_SET_STRING, Some(c"lowerdir"), Some(&text(&escaped)?))?;
+    configure(&system, FSCONFIG_SET_STRING, Some(c"upperdir"), Some(&terminated(upper)?))?;
+    configure(&system, FSCONFIG_SET_STRING, Some(c"workdir"), Some(&terminated(work)?))?;
+    // Without privileges the system may keep its notes in no other attributes.
+    configure(&system, FSCONFIG_SET_FLAG, Some(c"userxattr"), None)?;
+    // To unmount it would wait for everything that is written on that disk; a cache can be made again.
+    configure(&system, FSCONFIG_SET_FLAG, Some(c"volatile"), None)?;
+    configure(&system, FSCONFIG_CMD_CREATE, None, None)?;
+    mount_of(&system, NO_SUID | NO_DEVICES)
+}
+
+const FSCONFIG_SET_FLAG: libc::c_uint = 0;
+const FSCONFIG_SET_STRING: libc::c_uint = 1;
+const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+const FSOPEN_CLOEXEC: libc::c_uint = 1;
+const FSMOUNT_CLOEXEC: libc::c_uint = 1;
+
+/// A file system that is to be configured.
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn file_system(name: &CStr) -> nix::Result<OwnedFd> {
+    // SAFETY: the name is terminated and outlives the call.
+    let fd = unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) };
+    // SAFETY: the descriptor is new and nobody else's.
+    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn configure(
+    system: &OwnedFd,
+    what: libc::c_uint,
+    key: Option<&CStr>,
+    value: Option<&CStr>,
+) -> nix::Result<()> {
+    let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: both texts are terminated or left out, and outlive the call.
+    let done = unsafe {
+        libc::syscall(libc::SYS_fsconfig, system.as_raw_fd(), what, pointer(key), pointer(value), 0)
+    };
+    Errno::result(done).map(drop)
+}
+
+/// A configured file system as a mount that stands nowhere yet.
+#[expect(unsafe_code, reason = "the system call has no wrapper")]
+fn mount_of(system: &OwnedFd, marks: u64) -> nix::Result<OwnedFd> {
+    // SAFETY: numbers are passed.
+    let fd = unsafe { libc::syscall(libc::SYS_fsmount, system.as_raw_fd(), FSMOUNT_CLOEXEC, marks) };
+    // SAFETY: the descriptor is new and nobody else's.
+    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 /// Puts a mount in its place.
 #[expect(unsafe_code, reason = "the system call has no wrapper")]
 pub(super) fn put(mount: &OwnedFd, target: &Path) -> nix::Result<()> {
@@ -48,6 +110,12 @@ pub(super) fn put(mount: &OwnedFd, target: &Path) -> nix::Result<()> {
         )
     };
     Errno::result(done).map(drop)
+}
+
+/// Tells whether what is mounted is a directory.
+pub(super) fn is_directory(mount: &OwnedFd) -> bool {
+    let there = nix::sys::stat::fstat(mount);
+    there.is_ok_and(|there| SFlag::from_bits_truncate(there.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)
 }
 
 /// Marks a mount, with everything below it.
@@ -165,6 +233,6 @@ pub(super) fn never_wait(fd: &impl AsFd) -> io::Result<()> {
     Ok(fcntl(fd, set).map(drop)?)
 }
 
-fn terminated(path: &Path) -> nix::Result<std::ffi::CString> {
-    std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
+fn terminated(path: &Path) -> nix::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
 }

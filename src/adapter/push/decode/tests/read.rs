@@ -78,13 +78,13 @@ fn a_session_is_named_in_the_envelope_in_the_payload_or_in_both() {
 }
 
 #[test]
-fn attach_and_resume_ask_for_the_same() {
-    for kind in ["attach_session", "resume_session"] {
+fn resume_asks_for_an_attach_with_a_summary() {
+    for (kind, summary) in [("attach_session", Summary::AfterGap), ("resume_session", Summary::Always)] {
         let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":135,"attachToken":"att_x""#)
         else {
             panic!("another ask")
         };
-        assert_eq!((attach.seen, attach.read_only), (Seq::new(135), false));
+        assert_eq!((attach.seen, attach.read_only, attach.summary), (Seq::new(135), false, summary));
         assert_eq!(attach.token.map(|token| token.reveal().to_owned()).as_deref(), Some("att_x"));
         let SessionAsk::Attach(attach) = of_session(kind, r#","lastSeenSeq":null,"readOnly":true"#) else {
             panic!("another ask")
@@ -151,6 +151,7 @@ fn the_other_requests_of_a_session_are_read() {
             SessionAsk::Messages { after: Seq::new(7), limit: 1000 },
         ),
         ("rename_session", r#","name":"n""#, SessionAsk::Rename { name: "n".into() }),
+        ("compact_session", "", SessionAsk::Compact { instructions: None, environment: None }),
         ("end_session", r#","unknown":[1]"#, SessionAsk::End),
     ] {
         assert_eq!(of_session(kind, fields), expected, "{kind}");
@@ -173,11 +174,20 @@ fn the_other_requests_of_a_session_are_read() {
 #[test]
 fn requests_of_the_daemon_are_read() {
     for (kind, payload, expected) in [
-        ("list_sessions", "{}", Ask::ListSessions { limit: 20, cursor: None, prefix: None }),
         (
             "list_sessions",
-            r#"{"limit":5,"cursor":"c","prefix":"sess_0"}"#,
-            Ask::ListSessions { limit: 5, cursor: Some("c".into()), prefix: Some("sess_0".into()) },
+            "{}",
+            Ask::ListSessions(ListSessions { limit: 20, cursor: None, prefix: None, include_ended: false }),
+        ),
+        (
+            "list_sessions",
+            r#"{"limit":5,"cursor":"c","prefix":"sess_0","includeEnded":true}"#,
+            Ask::ListSessions(ListSessions {
+                limit: 5,
+                cursor: Some("c".into()),
+                prefix: Some("sess_0".into()),
+                include_ended: true,
+            }),
         ),
         ("list_approvals", "{}", Ask::ListApprovals { session: None }),
         ("list_approvals", r#"{"sessionId":"s"}"#, Ask::ListApprovals { session: Some("s".into()) }),
@@ -199,6 +209,7 @@ fn requests_of_the_daemon_are_read() {
                 environment: Some(Environment::new([("A".to_owned(), "1".to_owned())].into())),
             })),
         ),
+        ("reload", "{}", Ask::Reload),
         ("drain", "{}", Ask::Drain { grace_ms: None }),
         ("drain", r#"{"graceMs":0}"#, Ask::Drain { grace_ms: Some(0) }),
     ] {

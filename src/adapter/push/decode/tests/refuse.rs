@@ -119,6 +119,11 @@ fn a_bad_field_is_refused_by_its_name() {
         ("list_sessions", r#"{"limit":0}"#.into(), "payload.limit: must be a whole number above zero"),
         ("drain", r#"{"graceMs":-1}"#.into(), "payload.graceMs: must be a whole"),
         ("hello", r#"{"capabilities":"all"}"#.into(), "payload.capabilities: must be a list of strings"),
+        (
+            "start_session",
+            r#"{"cwd":"/","mode":"batch"}"#.into(),
+            r#"payload.mode: must be "interactive" or "headless""#,
+        ),
         ("start_session", "{}".into(), "payload: needs cwd or repo.rootPath"),
         ("start_session", r#"{"repo":{}}"#.into(), "payload: needs cwd or repo.rootPath"),
         ("start_session", r#"{"cwd":"here"}"#.into(), "payload.cwd: must be an absolute path"),

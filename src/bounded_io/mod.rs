@@ -1,0 +1,129 @@
+//! Access to files whose paths somebody else chose: a client, a repository, a session file.
+//!
+//! Such a path may name a FIFO, a device or a file of any size, or lie on a mount that does not answer. A file is opened
+//! without waiting and must be a regular one, its size is bounded, and work on such paths runs on a bounded number of threads
+//! with a deadline ([`FileTasks`]). Nothing here decides which paths may be used.
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+mod tasks;
+
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+pub use tasks::{FileTasks, NoAnswer};
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Nothing is there.
+    #[error("{} does not exist", .path.display())]
+    NotFound {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else than a regular file is there.
+    #[error("{} is a {kind}, not a regular file; replace it with a file or remove it", .path.display())]
+    NotRegular {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// It has more bytes than are read.
+    #[error("{} has more than {limit} bytes", .path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How many it may have.
+        limit: u64,
+    },
+    /// The system refused.
+    #[error("cannot read {}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            Self::NotFound { path }
+        } else {
+            Self::Io { path, source }
+        }
+    }
+}
+
+/// Opens a regular file for reading, without waiting for a writer, a lease or a terminal.
+pub fn open(path: &Path) -> Result<File, FileError> {
+    // To open a device may do something already, so the path is looked at first; what was opened is looked at again.
+    regular(path, fs::metadata(path))?;
+    let file = os::open(path).map_err(|source| FileError::of(path, source))?;
+    regular(path, file.metadata())?;
+    Ok(file)
+}
+
+/// Reads a regular file that has at most `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let (bytes, more) = read_prefix(path, limit)?;
+    if more { Err(FileError::TooLarge { path: path.to_owned(), limit }) } else { Ok(bytes) }
+}
+
+/// Reads the first `limit` bytes of a regular file, and tells whether it has more.
+pub fn read_prefix(path: &Path, limit: u64) -> Result<(Vec<u8>, bool), FileError> {
+    prefix_of(open(path)?, limit).map_err(|source| FileError::of(path, source))
+}
+
+/// Reads the first `limit` bytes of an open file, and tells whether it has more.
+pub fn prefix_of(file: File, limit: u64) -> io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    // One byte more tells whether there is more.
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    let more = bytes.len() as u64 > limit;
+    if more {
+        bytes.pop();
+    }
+    Ok((bytes, more))
+}
+
+fn regular(path: &Path, looked: io::Result<fs::Metadata>) -> Result<(), FileError> {
+    let kind = looked.map_err(|source| FileError::of(path, source))?.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    Err(FileError::NotRegular { path: path.to_owned(), kind: name_of(kind) })
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_dir() { "directory" } else { os::special_name(kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        assert!(matches!(read(&path, 4), Err(FileError::TooLarge { limit: 4, .. })));
+        assert_eq!(read_prefix(&path, 4).unwrap(), (b"1234".to_vec(), true));
+        assert_eq!(read_prefix(&path, 5).unwrap(), (b"12345".to_vec(), false));
+        assert!(matches!(read(&dir.path().join("none"), 5), Err(FileError::NotFound { .. })));
+        assert!(matches!(read(&path.join("below"), 5), Err(FileError::NotFound { .. })));
+        let said = read(dir.path(), 5).unwrap_err().to_string();
+        assert!(said.contains("is a directory, not a regular file"), "{said}");
+    }
+}

@@ -1,0 +1,32 @@
+//! `push daemon reload`: what the daemon has learned of its owner's surroundings, learned anew.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::cli::context::Context;
+use crate::cli::exit::{CliError, Exit};
+use crate::cli::plain::plain_line;
+use crate::client::Request;
+
+/// Have the daemon read the environment of your login shell anew
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Clients over the network (Pi over a WebSocket) send no environment; their runs have that of your login shell, which the daemon \
+reads once. Runs that are active keep what they have. The configuration needs no reload: every run reads it.
+
+Examples:
+  push daemon reload")]
+pub(crate) struct ReloadArgs {}
+
+/// Reloads.
+pub(super) async fn run(_args: ReloadArgs, context: &mut Context) -> Result<Exit, CliError> {
+    let mut client = context.client().await?;
+    let answer = client.ask(Request::reload()).await?;
+    let variables = answer.get("variables").and_then(Value::as_u64).unwrap_or_default();
+    context.console.note(&format!("read {variables} variables"));
+    if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
+        context.console.error(&plain_line(warning));
+        return Ok(Exit::FAILURE);
+    }
+    Ok(Exit::SUCCESS)
+}

@@ -1,0 +1,120 @@
+//! Pi session files of sessions that go: those that pushd created go with them, those that were imported are listed and stay,
+//! unless they are to go too.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::phrase::{field, size};
+use super::plain::plain_line;
+use crate::sessionfile::index::SessionFileIndex;
+use crate::sessionfile::store::Store;
+
+/// Returns the files that an answer of the daemon lists.
+pub(crate) fn listed(answer: &Value) -> Vec<Value> {
+    answer["piFiles"].as_array().cloned().unwrap_or_default()
+}
+
+/// Says which files of sessions that are to be deleted go, and which stay.
+pub(crate) fn question<'a>(files: impl Iterator<Item = &'a Value>, with_imported: bool) -> String {
+    let lines = files.take(SHOWN).map(|file| {
+        let goes = with_imported || file["created"] == true;
+        line(&field(file, "path"), file["bytes"].as_u64().unwrap_or_default(), goes)
+    });
+    lines.collect()
+}
+
+/// Says what became of the files of sessions that were deleted.
+pub(crate) fn report<'a>(files: impl Iterator<Item = &'a Value>, context: &mut Context) {
+    for file in files {
+        let path = plain_line(&field(file, "path"));
+        if let Some(problem) = file["problem"].as_str() {
+            context.console.warn(&format!("{path} was not removed: {}", plain_line(problem)));
+        } else if file["removed"] == true {
+            context.console.note(&format!("removed {path}"));
+        } else {
+            context.console.warn(&kept(&path));
+        }
+    }
+}
+
+/// The Pi session files of all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct PiFiles {
+    /// By path: how large each is, and whether it was created here.
+    files: BTreeMap<PathBuf, (u64, bool)>,
+}
+
+impl PiFiles {
+    /// Reads which files there are; an index that cannot be read is reported, and lists nothing.
+    pub(crate) fn read(state: &Path, context: &mut Context) -> Self {
+        let records = match SessionFileIndex::new(state).all() {
+            Ok(records) => records,
+            Err(error) => {
+                let problem = plain_line(&error.to_string());
+                context.console.warn(&format!("Pi session files are not removed: {problem}"));
+                Vec::new()
+            }
+        };
+        let store = store();
+        let mut files = BTreeMap::new();
+        for record in records {
+            let Ok(Some(bytes)) = store.size(&record.path) else { continue };
+            let (_, created) = files.entry(record.path).or_insert((bytes, false));
+            *created |= record.created.is_some();
+        }
+        Self { files }
+    }
+
+    /// Says which files go, and which stay.
+    pub(crate) fn question(&self, with_imported: bool) -> String {
+        let lines = self.files.iter().take(SHOWN).map(|(path, (bytes, created))| {
+            line(&path.display().to_string(), *bytes, *created || with_imported)
+        });
+        let more = self.files.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!("  and {more} more Pi session files\n") } else { String::new() };
+        lines.collect::<String>() + &more
+    }
+
+    /// Removes the files that go, says which stay, and returns how many bytes were removed.
+    pub(crate) fn remove(&self, with_imported: bool, context: &mut Context) -> u64 {
+        let (store, mut removed) = (store(), 0_u64);
+        for (path, (_, created)) in &self.files {
+            let name = plain_line(&path.display().to_string());
+            if !created && !with_imported {
+                context.console.warn(&kept(&name));
+                continue;
+            }
+            match store.remove(path) {
+                Ok(bytes) => removed = removed.saturating_add(bytes.unwrap_or_default()),
+                Err(error) => {
+                    let problem = plain_line(&error.to_string());
+                    context.console.warn(&format!("{name} was not removed: {problem}"));
+                }
+            }
+        }
+        removed
+    }
+}
+
+fn store() -> Store {
+    Store::new(std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")))
+}
+
+fn line(path: &str, bytes: u64, goes: bool) -> String {
+    let path = plain_line(path);
+    if goes {
+        format!("  {:>10}  removes {path}\n", size(bytes))
+    } else {
+        format!("  {:>10}  keeps {path}, which was imported (--with-pi-files removes it)\n", size(bytes))
+    }
+}
+
+fn kept(path: &str) -> String {
+    format!("{path} was imported and is kept; --with-pi-files removes such files")
+}
+
+/// How many files are shown before a question.
+const SHOWN: usize = 20;

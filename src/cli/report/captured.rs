@@ -1,0 +1,83 @@
+//! What the steps of a playbook printed, for the result of the run.
+
+use serde_json::{Map, Value};
+
+use crate::cli::step_output::{StepOutput, Stream};
+use crate::client::Event;
+
+/// How much of each stream a result holds.
+const STREAM_BYTES: usize = 8 * 1024 * 1024;
+
+/// The two output streams of all steps, as far as there is room for them.
+#[derive(Debug)]
+pub(super) struct CapturedOutput {
+    steps: StepOutput,
+    out: String,
+    err: String,
+    limit: usize,
+    truncated: bool,
+}
+
+impl CapturedOutput {
+    /// Starts with nothing.
+    pub(super) fn new() -> Self {
+        Self::bounded(STREAM_BYTES)
+    }
+
+    fn bounded(limit: usize) -> Self {
+        Self { steps: StepOutput::default(), out: String::new(), err: String::new(), limit, truncated: false }
+    }
+
+    /// Follows one event of the run.
+    pub(super) fn follow(&mut self, event: &Event) {
+        let (stream, text) = match self.steps.follow(event) {
+            Some((Stream::Out, text)) => (&mut self.out, text),
+            Some((Stream::Err, text)) => (&mut self.err, text),
+            None => return,
+        };
+        let room = self.limit.saturating_sub(stream.len());
+        let taken =
+            (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        stream.push_str(&text[..taken]);
+        if taken < text.len() {
+            // Nothing follows what was left out.
+            self.limit = 0;
+            self.truncated = true;
+        }
+    }
+
+    /// Adds the streams to a result.
+    pub(super) fn add_to(&self, result: &mut Map<String, Value>) {
+        result.insert("stdout".into(), self.out.as_str().into());
+        result.insert("stderr".into(), self.err.as_str().into());
+        if self.truncated {
+            result.insert("outputTruncated".into(), true.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn streams_are_kept_apart_and_truncated_between_letters() {
+        let mut captured = CapturedOutput::bounded(5);
+        for (stream, text) in [("stdout", "abcd"), ("stderr", "x"), ("stdout", "éé"), ("stdout", "z")] {
+            captured.follow(&Event {
+                session: "s".into(),
+                run: Some("r".into()),
+                seq: 1,
+                at: 0,
+                kind: "tool_output".into(),
+                payload: json!({"callId": "c", "stream": stream, "text": text}),
+                line: String::new(),
+            });
+        }
+        let mut result = Map::new();
+        captured.add_to(&mut result);
+        assert_eq!(Value::Object(result), json!({"stdout": "abcd", "stderr": "x", "outputTruncated": true}));
+    }
+}

@@ -1,0 +1,154 @@
+//! The session that a run belongs to: a new one, or one to go on in.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use ulid::Ulid;
+
+use super::{RunFlags, RunPlan};
+use crate::cli::answer::AnswerSource;
+use crate::cli::console::Console;
+use crate::cli::exit::CliError;
+use crate::cli::ids;
+use crate::cli::phrase::field;
+use crate::cli::plain::plain_line;
+use crate::client::{Client, Repository, Request};
+use crate::provider::playbook;
+
+/// A session, as far as a run needs to know it.
+#[derive(Debug)]
+pub(super) struct RunSession {
+    /// Its id.
+    pub(super) id: String,
+    /// From which event on the run is to be followed.
+    pub(super) seen: u64,
+    provider: String,
+    /// The directory in which steps run.
+    directory: PathBuf,
+    /// Another session that is active in the same directory.
+    neighbour: Option<String>,
+}
+
+impl RunSession {
+    /// Returns where the answer of a run in it comes from.
+    pub(super) fn source(&self) -> AnswerSource {
+        if self.provider == playbook::NAME { AnswerSource::Steps } else { AnswerSource::Model }
+    }
+
+    /// Says where the run works, if that is not to be expected, and who else works there.
+    pub(super) fn announce(&self, flags: &RunFlags, console: &mut Console) {
+        let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_default();
+        if flags.session.is_some() && self.directory != here {
+            let directory = plain_line(&self.directory.display().to_string());
+            console.warn(&format!("the run continues in {directory}, the directory of its session"));
+        }
+        if let Some(other) = &self.neighbour {
+            let other = plain_line(&ids::handle(other));
+            console.warn(&format!(
+                "session {other} is active in this directory, too; --worktree gives a run a directory of its own"
+            ));
+        }
+    }
+}
+
+/// Finds or begins the session of a run; its events are taken from here on.
+pub(super) async fn open(
+    plan: &RunPlan,
+    flags: &RunFlags,
+    directory: Option<&str>,
+    client: &mut Client,
+) -> Result<RunSession, CliError> {
+    let (id, neighbour) = match &flags.session {
+        Some(typed) => (ids::session(client, typed).await?, None),
+        None => {
+            let neighbour = active_in(directory, client).await?;
+            let id = start(plan, flags, directory, client).await?;
+            // Its first events are on their way, and so are those of a run that is repeated.
+            client.expect(&id, 0);
+            // A repeated key finds its own session.
+            let neighbour = neighbour.filter(|neighbour| *neighbour != id);
+            (id, neighbour)
+        }
+    };
+    let snapshot = client.ask(Request::session_snapshot(&id)).await?;
+    let meta = |name: &str| snapshot.get("meta").map(|meta| field(meta, name)).unwrap_or_default();
+    let (provider, directory) = (meta("provider"), meta("cwd").into());
+    if plan.is_playbook && provider != playbook::NAME {
+        return Err(CliError::Usage(format!(
+            "session {id} is answered by {provider}; a playbook needs a session of its own: leave out --session"
+        )));
+    }
+    // The run of a repeated key may be long over.
+    let seen = match (&flags.session, &flags.idempotency_key) {
+        (Some(_), None) => snapshot.get("lastSeq").and_then(Value::as_u64).unwrap_or_default(),
+        (Some(_), Some(_)) | (None, _) => 0,
+    };
+    if flags.session.is_some() {
+        client.expect(&id, seen);
+    }
+    Ok(RunSession { id, seen, provider, directory, neighbour })
+}
+
+/// Returns a session in which a run is active in this directory, among the latest.
+async fn active_in(directory: Option<&str>, client: &mut Client) -> Result<Option<String>, CliError> {
+    let answer = client.ask(Request::list_sessions(LATEST)).await?;
+    let is_active = |item: &&Value| matches!(field(item, "state").as_str(), "running" | "awaiting_approval");
+    let is_here = |item: &&Value| directory.is_some_and(|directory| field(item, "cwd") == directory);
+    let sessions = answer["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(sessions.iter().filter(is_active).find(is_here).map(|item| field(item, "sessionId")))
+}
+
+/// How many sessions are looked at for one that is active in the same directory.
+const LATEST: u64 = 100;
+
+async fn start(
+    plan: &RunPlan,
+    flags: &RunFlags,
+    directory: Option<&str>,
+    client: &mut Client,
+) -> Result<String, CliError> {
+    let key = flags.idempotency_key.clone().unwrap_or_else(|| format!("key_{}", Ulid::generate()));
+    let repository = directory.and_then(|directory| Repository::find(Path::new(directory)));
+    let request = Request::start_session(&key)
+        .with("mode", if flags.headless { "headless" } else { "interactive" })
+        .with_some("provider", plan.provider.clone())
+        .with_some("model", plan.model.clone())
+        .with_some("cwd", directory)
+        .with_some("name", flags.name.clone())
+        .with_some("sandboxProvider", flags.sandbox.clone())
+        .with_some("repo", repository.map(|repository| repository.to_json()))
+        .with("metadata", json!({"source": "cli"}))
+        .with_environment(client.environment());
+    let answer = client.ask(request).await?;
+    Ok(field(&answer, "sessionId"))
+}
+
+/// Returns the absolute path of the directory in which steps run.
+pub(super) fn directory(said: Option<&Path>) -> Result<String, CliError> {
+    let (path, what) = match said {
+        Some(path) => (path.canonicalize(), path.display().to_string()),
+        None => (std::env::current_dir(), "the current directory".to_owned()),
+    };
+    let path = path.map_err(|source| CliError::Usage(format!("cannot use {what}: {source}")))?;
+    if !path.is_dir() {
+        return Err(CliError::Usage(format!("{what} is not a directory")));
+    }
+    let path = path.into_os_string().into_string();
+    path.map_err(|_| CliError::Usage(format!("the path of {what} is not UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::exit::Exit;
+
+    #[test]
+    fn a_run_needs_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "").unwrap();
+        assert!(directory(Some(dir.path())).unwrap().starts_with('/') || cfg!(windows));
+        assert_eq!(directory(Some(&file)).unwrap_err().exit(), Exit::USAGE);
+        assert_eq!(directory(Some(&dir.path().join("no"))).unwrap_err().exit(), Exit::USAGE);
+    }
+}

@@ -1,0 +1,203 @@
+//! Asking a login shell for its environment, on Unix.
+//!
+//! The shell runs in a process group of its own, without input, for a short time and with bounded output; when its time is over
+//! it is ended with its group.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, User, geteuid};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+/// Asks the owner's login shell for its variables, or says why that is not possible.
+pub(super) async fn ask_shell(home: &Path) -> Result<Vec<(OsString, OsString)>, String> {
+    let shell = shell();
+    let named = shell.display();
+    let kind = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if UNUSABLE.contains(&kind) {
+        return Err(format!("{named} cannot be asked for its environment as a POSIX shell can"));
+    }
+    let output = output(&shell, home, LIMIT).await.map_err(|why| format!("{named} {why}"))?;
+    variables(&output).ok_or_else(|| format!("{named} did not print its environment"))
+}
+
+/// Returns the login shell: what the daemon was started with, or else what the system has for its owner.
+fn shell() -> PathBuf {
+    let set = std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
+    let known = || User::from_uid(geteuid()).ok().flatten().map(|user| user.shell);
+    set.or_else(known).filter(|shell| shell.is_absolute()).unwrap_or_else(|| PathBuf::from("/bin/sh"))
+}
+
+/// Runs the shell and returns what it printed.
+async fn output(shell: &Path, home: &Path, limit: Duration) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(shell);
+    command.arg("-lc").arg(SCRIPT).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.process_group(0).kill_on_drop(true);
+    if home.is_dir() {
+        command.current_dir(home);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.as_bytes().starts_with(b"PUSH") {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+    let stdout = child.stdout.take();
+    let outcome = match timeout(limit, collect(&mut child, stdout)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("did not end within {} s", limit.as_secs_f64())),
+    };
+    if outcome.is_err() {
+        end(&mut child).await;
+    }
+    outcome
+}
+
+/// Reads until the shell has ended; who it has left in the background may keep its output open for longer.
+async fn collect(child: &mut Child, stdout: Option<ChildStdout>) -> Result<Vec<u8>, String> {
+    let Some(mut stdout) = stdout else { return Err("has no output".to_owned()) };
+    let (mut read, mut status) = (Vec::new(), None);
+    loop {
+        let wait = if status.is_some() { LAST_WORDS } else { Duration::MAX };
+        let open = tokio::select! {
+            biased;
+            ended = child.wait(), if status.is_none() => {
+                status = Some(ended.map_err(|error| format!("cannot be waited for: {error}"))?);
+                true
+            }
+            arrived = timeout(wait, stdout.read_buf(&mut read)) => matches!(arrived, Ok(Ok(bytes)) if bytes > 0),
+        };
+        if read.len() > OUTPUT_BYTES {
+            return Err(format!("printed more than {OUTPUT_BYTES} bytes"));
+        }
+        if !open {
+            break;
+        }
+    }
+    let status = match status {
+        Some(status) => status,
+        None => child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?,
+    };
+    if status.success() { Ok(read) } else { Err(format!("failed ({status})")) }
+}
+
+/// Ends the shell with everything in its group.
+async fn end(child: &mut Child) {
+    if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()) {
+        // It may have ended by itself.
+        let _gone = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _reaped = child.wait().await;
+}
+
+/// Reads the variables after the mark: what a profile prints comes before it.
+fn variables(output: &[u8]) -> Option<Vec<(OsString, OsString)>> {
+    let mark = output.windows(MARK.len()).rposition(|bytes| bytes == MARK)?;
+    let entries = output.get(mark + MARK.len()..)?.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    let variables: Vec<_> = entries
+        .filter_map(|entry| {
+            let at = entry.iter().position(|byte| *byte == b'=')?;
+            let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+            Some((owned(entry.get(..at)?), owned(entry.get(at + 1..)?)))
+        })
+        .collect();
+    (!variables.is_empty()).then_some(variables)
+}
+
+/// What the shell runs.
+const SCRIPT: &str = r"printf '\0push-login-environment\0' && /usr/bin/env -0";
+const MARK: &[u8] = b"\0push-login-environment\0";
+/// Shells that are no POSIX shells, or none at all.
+const UNUSABLE: [&str; 6] = ["fish", "csh", "tcsh", "nologin", "false", "nu"];
+/// How long the shell may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How long is waited for the rest of the output when the shell has ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How much it may print.
+const OUTPUT_BYTES: usize = 2 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shell_is_asked_whatever_its_profile_prints() {
+        let folder = TempDir::new().unwrap();
+        let shell = script(&folder, "echo Welcome=x\nexport TOLD='two\nlines'\nexec /bin/sh -c \"$2\"\n");
+        let output = output(&shell, folder.path(), LIMIT).await.unwrap();
+        let variables = variables(&output).unwrap();
+        let told = variables.iter().find(|(name, _)| name == "TOLD").unwrap();
+        assert_eq!(told.1, "two\nlines");
+        assert!(variables.iter().all(|(name, _)| name != "Welcome"));
+    }
+
+    #[tokio::test]
+    async fn a_process_in_the_background_does_not_hold_the_answer_up() {
+        let folder = TempDir::new().unwrap();
+        let shell = script(&folder, "sleep 4 &\nexec /bin/sh -c \"$2\"\n");
+        let began = Instant::now();
+        assert!(variables(&output(&shell, folder.path(), LIMIT).await.unwrap()).is_some());
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_shell_that_hangs_fails_or_floods_is_ended_with_its_group_and_named() {
+        let folder = TempDir::new().unwrap();
+        for (text, why) in [
+            ("echo $$ > pid\nsleep 60 & wait\n", "did not end within 0.3 s"),
+            ("exit 3\n", "failed"),
+            ("exec cat /dev/zero\n", "printed more than"),
+        ] {
+            let limit = if text.contains("sleep") { Duration::from_millis(300) } else { LIMIT };
+            let shell = script(&folder, text);
+            let error = output(&shell, folder.path(), limit).await.unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        let pid: i32 = fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
+        let ended = async {
+            while killpg(Pid::from_raw(pid), None).is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(10), ended).await.expect("its group is ended");
+        assert!(
+            output(&folder.path().join("none"), folder.path(), LIMIT).await.unwrap_err().contains("started")
+        );
+    }
+
+    #[test]
+    fn output_without_the_mark_is_no_environment() {
+        assert_eq!(variables(b"PATH=/bin\0HOME=/h\0"), None);
+        assert_eq!(variables(MARK), None);
+        let two = [MARK, b"A=1\0B=\0C\0=x\0"].concat();
+        let names: Vec<_> = variables(&two).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["A", "B", ""]);
+    }
+
+    fn script(folder: &TempDir, text: &str) -> PathBuf {
+        let path = folder.path().join("shell");
+        // A file that is written while another thread forks may stay open for writing in its child.
+        let text = format!("#!/bin/sh\n{text}");
+        let written = std::process::Command::new("/bin/sh")
+            .arg("-c")
+            .arg("printf '%s' \"$1\" > \"$2.new\" && chmod 755 \"$2.new\" && mv \"$2.new\" \"$2\"")
+            .args(["sh", &text])
+            .arg(&path)
+            .status()
+            .unwrap();
+        assert!(written.success() && fs::metadata(&path).unwrap().permissions().mode() & 0o100 != 0);
+        path
+    }
+}

@@ -1,0 +1,274 @@
+//! Sessions that are brought back from a journal in which something cannot be read, or not yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::lane::{Asked, Departure, LaneHandle, Leaving, Respond};
+use super::outbox::Outbox;
+use super::test_daemon::{Client, PATIENCE, TestDaemon};
+use crate::journal::{Batch, Block, Checkpoint, Journal};
+use crate::kernel::command::{Caller, Command, Decide, Rights};
+use crate::kernel::event::{Decision, Lasting};
+use crate::kernel::id::{GateId, Json, ParticipantId, Seq, SessionId};
+use crate::kernel::time::Now;
+
+#[tokio::test]
+async fn a_checkpoint_that_cannot_be_decoded_costs_nothing_while_the_history_is_whole() {
+    let (daemon, session) = with_a_session().await;
+    let daemon = daemon.restarted(async |journal| spoil_checkpoint(journal, &session).await).await;
+    let mut client = daemon.client().await;
+    let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
+    assert_eq!((&snapshot["meta"]["name"], &snapshot["lastAssistantText"]), (&json!("kept"), &json!("said")));
+    client.get("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
+    client.until("run_complete").await;
+    assert_eq!(client.run(&session, "speak").await["payload"]["outcome"], "success");
+    // The next checkpoint holds everything, too.
+    let daemon = daemon.restarted(async |_| ()).await;
+    let mut client = daemon.client().await;
+    let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
+    assert_eq!(snapshot["meta"]["name"], "kept");
+    let said = client.get("get_session_messages", json!({"sessionId": session})).await;
+    assert_eq!(said["messages"].as_array().map(Vec::len), Some(4), "{said}");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_session_without_its_checkpoint_and_its_beginning_is_read_only_and_stays_as_it_is() {
+    let (daemon, session) = with_a_session().await;
+    let id = SessionId::from(session.clone());
+    let daemon = daemon
+        .restarted(async |journal| {
+            let newest = stored_checkpoint(journal, &session).await.seq;
+            let floor = journal.cut(id.clone(), newest, Now(1)).await.unwrap().unwrap();
+            assert!(floor > Seq::ZERO, "nothing was removed");
+        })
+        .await;
+    let mut client = daemon.client().await;
+    assert_eq!(client.run(&session, "speak").await["payload"]["outcome"], "success");
+    let daemon = daemon.restarted(async |journal| spoil_checkpoint(journal, &session).await).await;
+
+    let mut client = daemon.client().await;
+    let listed = client.get("list_sessions", json!({})).await;
+    assert_eq!(listed["sessions"][0]["name"], "kept", "{listed}");
+    let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
+    assert_eq!((&snapshot["meta"]["name"], &snapshot["meta"]["cwd"]), (&json!("kept"), &json!("/")));
+    assert_eq!(snapshot["lastAssistantText"], "said");
+    client.send("send_user_message", json!({"sessionId": session, "text": "speak"})).await;
+    let refused = client.answer().await;
+    assert_eq!(refused["error"]["code"], "STORAGE_FAILED", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is damaged"), "{refused}");
+    let said = client.get("get_session_messages", json!({"sessionId": session})).await;
+    assert_eq!(said["messages"].as_array().map(Vec::len), Some(2), "{said}");
+
+    let daemon = daemon
+        .restarted(async |journal| {
+            assert_eq!(stored_checkpoint(journal, &session).await.bytes, SPOILED, "it was overwritten");
+        })
+        .await;
+    let mut client = daemon.client().await;
+    let listed = client.get("list_sessions", json!({})).await;
+    assert_eq!(listed["sessions"][0]["name"], "kept", "{listed}");
+    // Its owner may delete it.
+    client.get("delete_session", json!({"sessionId": session})).await;
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_decoded_never_empties_its_session() {
+    let (daemon, session) = with_a_session().await;
+    let before = Arc::new(std::sync::Mutex::new(Bytes::new()));
+    let kept = Arc::clone(&before);
+    let daemon = daemon
+        .restarted(async |journal| {
+            let checkpoint = stored_checkpoint(journal, &session).await;
+            let next = checkpoint.seq.next();
+            let mut batch = Batch::new(SessionId::from(session.clone()));
+            batch.reserve = Some(next);
+            let line = format!("{{\"seq\":{next},\"type\":\"nonsense\"}}\n");
+            batch.block = Some(Block { first: next, last: next, count: 1, bytes: line.into() });
+            journal.commit(batch).await.unwrap().unwrap();
+            *kept.lock().unwrap() = checkpoint.bytes;
+        })
+        .await;
+    let mut client = daemon.client().await;
+    client.send("attach_session", json!({"sessionId": session, "lastSeenSeq": 0})).await;
+    let refused = client.answer().await;
+    assert_eq!(refused["ok"], false, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains(&session), "{refused}");
+    let listed = client.get("list_sessions", json!({})).await;
+    assert_eq!(listed["sessions"][0]["name"], "kept", "{listed}");
+    let daemon = daemon
+        .restarted(async |journal| {
+            assert_eq!(stored_checkpoint(journal, &session).await.bytes, *before.lock().unwrap());
+        })
+        .await;
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn the_first_list_of_approvals_after_a_restart_is_complete() {
+    let daemon = TestDaemon::new();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    client.prompt(&session, "ask, then speak").await;
+    let asked = client.until("approval_required").await.pop().unwrap();
+    let daemon = daemon.restarted(async |_| ()).await;
+    let mut client = daemon.client().await;
+    let listed = client.get("list_approvals", json!({})).await;
+    assert_eq!(listed["approvals"][0]["approvalId"], asked["payload"]["approvalId"], "{listed}");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_session_comes_back_with_the_batch_that_its_panicked_lane_left_behind() {
+    let (daemon, disk) = TestDaemon::on_test_disk();
+    let (mut client, mut neighbour) = (daemon.client().await, daemon.client().await);
+    let (session, other) = (client.start().await, neighbour.start().await);
+    let lane = waiting_lane(&daemon, &mut client, &session).await;
+    let gate = client.until("approval_required").await.pop().unwrap();
+    // The journal is busy with another session when the rename is handed in, and the lane breaks before it is taken.
+    disk.hold();
+    neighbour.send("rename_session", json!({"sessionId": other, "name": "busy"})).await;
+    disk.is_held().await;
+    let name = "kept".to_owned();
+    assert!(lane.ask(asked(Command::Rename { name }, Respond::new(drop))).is_ok());
+    settle().await;
+    assert!(lane.ask(poison(&gate)).is_ok());
+    settle().await;
+    assert!(!lane.is_open(), "the lane did not break");
+    let hub = Arc::clone(daemon.server.hub());
+    let id = SessionId::from(session.clone());
+    let loading = async move { hub.lane(&id).await.unwrap().unwrap() };
+    tokio::pin!(loading);
+    let early = timeout(Duration::from_millis(300), &mut loading).await;
+    assert!(early.is_err(), "the session was read before the journal had taken its last batch");
+    disk.recover();
+    timeout(PATIENCE, loading).await.unwrap();
+    let snapshot = client.get("get_session_snapshot", json!({"sessionId": session})).await;
+    assert_eq!(snapshot["meta"]["name"], "kept", "{snapshot}");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn what_a_lane_has_shown_before_it_panics_is_kept() {
+    let daemon = TestDaemon::showing_early();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    let lane = waiting_lane(&daemon, &mut client, &session).await;
+    let gate = client.until("approval_required").await.pop().unwrap();
+    let listener = Outbox::new(ParticipantId(u64::MAX));
+    let (tell, told) = oneshot::channel();
+    let command = Command::Attach { seen: Seq::new(gate["seq"].as_u64().unwrap()), rights: Rights::ALL };
+    let attach = Asked {
+        outbox: Arc::clone(&listener),
+        ..*asked(command, Respond::new(|told| drop(tell.send(told))))
+    };
+    assert!(lane.ask(Box::new(attach)).is_ok());
+    timeout(PATIENCE, told).await.unwrap().unwrap().unwrap();
+    settle().await;
+    listener.take();
+    let shown = async {
+        // Whoever is woken by what is shown breaks the lane before it hands it to the journal.
+        listener.woken().await;
+        listener.woken().await;
+        assert!(lane.ask(poison(&gate)).is_ok());
+    };
+    daemon.provider.say_word();
+    timeout(PATIENCE, shown).await.unwrap();
+    let hub = daemon.server.hub();
+    settle().await;
+    let id = SessionId::from(session.clone());
+    assert!(timeout(PATIENCE, hub.lane(&id)).await.unwrap().unwrap().is_some());
+    let page = hub.world().journal.page(id, Seq::ZERO, usize::MAX).await.unwrap();
+    let history: Vec<u8> = page.blocks.iter().flat_map(|block| block.bytes.to_vec()).collect();
+    assert!(String::from_utf8(history).unwrap().contains("a word"), "what was shown is lost");
+    daemon.close().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_leaves_the_next_life_of_a_broken_session_too() {
+    let daemon = TestDaemon::new();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    client.prompt(&session, "panic once, then speak").await;
+    client.until("run_complete").await;
+    drop(client);
+    let id = SessionId::from(session);
+    let hub = daemon.server.hub();
+    // Whoever listens keeps a session from being removed by retention.
+    let gone = async {
+        loop {
+            let Some(lane) = hub.lane(&id).await.unwrap() else { return };
+            if matches!(lane.leave(Departure::Retention).await, Some(Leaving::Left(_))) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("somebody seems to listen still");
+}
+
+/// A daemon with a session that has a name and a run.
+async fn with_a_session() -> (TestDaemon, String) {
+    let daemon = TestDaemon::new();
+    let mut client = daemon.client().await;
+    let session = client.start().await;
+    client.run(&session, "speak").await;
+    client.get("rename_session", json!({"sessionId": session, "name": "kept"})).await;
+    (daemon, session)
+}
+
+const SPOILED: &[u8] = b"{\"version\":99}";
+
+async fn spoil_checkpoint(journal: &Journal, session: &str) {
+    let seq = stored_checkpoint(journal, session).await.seq;
+    let mut batch = Batch::new(SessionId::from(session.to_owned()));
+    batch.checkpoint = Some(Checkpoint { seq, bytes: Bytes::from_static(SPOILED) });
+    journal.commit(batch).await.unwrap().unwrap();
+}
+
+async fn stored_checkpoint(journal: &Journal, session: &str) -> Checkpoint {
+    let stored = journal.load(SessionId::from(session.to_owned())).await.unwrap().unwrap();
+    stored.checkpoint.expect("a checkpoint")
+}
+
+/// Begins a run that waits for a form to be filled in, and returns its lane.
+async fn waiting_lane(daemon: &TestDaemon, client: &mut Client, session: &str) -> LaneHandle {
+    client.prompt(session, "form, then speak").await;
+    daemon.server.hub().lane(&SessionId::from(session.to_owned())).await.unwrap().unwrap()
+}
+
+/// A vote that is answered at once, to somebody who panics.
+fn poison(gate: &Value) -> Box<Asked> {
+    let vote = Decide {
+        gate: GateId::from(gate["payload"]["approvalId"].as_str().unwrap().to_owned()),
+        run: None,
+        decision: Decision::Approve,
+        choice: None,
+        comment: None,
+        lasting: Lasting::Once,
+        answer: Some(Json::new("\"no boolean\"")),
+    };
+    asked(
+        Command::Decide(Box::new(vote)),
+        Respond::new(|_| panic!("whoever takes this answer breaks the lane")),
+    )
+}
+
+fn asked(command: Command, respond: Respond) -> Box<Asked> {
+    let outbox = Outbox::new(ParticipantId(u64::MAX));
+    let caller = Caller { id: outbox.id(), source: "test".to_owned(), rights: Rights::ALL };
+    Box::new(Asked { caller, command, if_version: None, respond, outbox, environment: None })
+}
+
+/// Lets every task that can run do so: there is one thread for all of them.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,95 @@
+//! The sessions that may feed a connection, so that each hears when the connection is gone.
+//!
+//! The table holds what the connection listens to and little more: what it detaches from is removed, and sessions that
+//! have left memory are dropped before the table doubles.
+
+use std::collections::BTreeMap;
+
+use crate::kernel::id::SessionId;
+
+/// The subscriptions of one connection.
+#[derive(Debug)]
+pub(super) struct Subscriptions {
+    /// Each with the number of the request that made it last.
+    sessions: BTreeMap<SessionId, u64>,
+    requests: u64,
+    /// How many there may be before those that are over are dropped.
+    limit: usize,
+}
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self { sessions: BTreeMap::new(), requests: 0, limit: LEAST }
+    }
+}
+
+impl Subscriptions {
+    /// Notes that a session may feed the connection from now on; `is_live` tells which sessions are in memory.
+    pub(super) fn add(&mut self, session: &SessionId, is_live: impl Fn(&SessionId) -> bool) {
+        if self.sessions.len() >= self.limit {
+            self.sessions.retain(|session, _| is_live(session));
+            self.limit = LEAST.max(2 * self.sessions.len());
+        }
+        self.requests += 1;
+        self.sessions.insert(session.clone(), self.requests);
+    }
+
+    /// Returns what stands for the subscription as it is now, for [`Subscriptions::remove`].
+    pub(super) fn current(&self, session: &SessionId) -> Option<u64> {
+        self.sessions.get(session).copied()
+    }
+
+    /// Removes a subscription, unless it was made anew since.
+    pub(super) fn remove(&mut self, session: &SessionId, as_of: Option<u64>) {
+        if self.current(session) == as_of {
+            self.sessions.remove(session);
+        }
+    }
+
+    /// Takes all sessions out.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = SessionId> + use<> {
+        std::mem::take(&mut self.sessions).into_keys()
+    }
+}
+
+/// How many subscriptions are never looked through.
+const LEAST: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_are_over_do_not_pile_up() {
+        let mut subscriptions = Subscriptions::default();
+        let name = |number: usize| SessionId::from(format!("s{number}"));
+        for number in 0..10_000 {
+            // The newest ten are in memory.
+            subscriptions
+                .add(&name(number), |session| (number - 10..number).any(|live| name(live) == *session));
+            assert!(subscriptions.sessions.len() <= LEAST, "{number}");
+        }
+        assert!(subscriptions.take().any(|session| session == name(9_999)));
+    }
+
+    #[test]
+    fn sessions_that_feed_the_connection_are_never_dropped() {
+        let mut subscriptions = Subscriptions::default();
+        for number in 0..1_000 {
+            subscriptions.add(&SessionId::from(format!("s{number}")), |_| true);
+        }
+        assert_eq!(subscriptions.take().count(), 1_000);
+    }
+
+    #[test]
+    fn a_detach_removes_what_it_was_about_and_nothing_newer() {
+        let (mut subscriptions, session) = (Subscriptions::default(), SessionId::from("s"));
+        subscriptions.add(&session, |_| true);
+        let before = subscriptions.current(&session);
+        subscriptions.add(&session, |_| true);
+        subscriptions.remove(&session, before);
+        assert!(subscriptions.current(&session).is_some(), "it was attached again meanwhile");
+        subscriptions.remove(&session, subscriptions.current(&session));
+        assert_eq!(subscriptions.current(&session), None);
+    }
+}

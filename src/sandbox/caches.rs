@@ -1,0 +1,294 @@
+//! Private copies of caches: one store for each workspace, below the daemon's home.
+//!
+//! What a confined command writes to a cache goes here and is seen by the commands of the same workspace alone. A store is
+//! removed when its workspace is gone, when it was not used for a month, and, the longest unused first, when all
+//! stores together are too large. A store in use is held by a lock and is not removed.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::confine::toolchain::Cache;
+use super::os;
+use super::removal::{self, Remover};
+
+/// The file of a store that names its workspace; its time is that of the last use.
+const WORKSPACE: &str = "workspace";
+
+/// The directory of a store to which variables lead, where nothing can be mounted.
+pub(super) const BY_VARIABLE: &str = "variables";
+
+/// How often a store is opened that others remove meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// How long and how large stores may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CacheLimits {
+    /// How long a store is kept that nobody uses.
+    pub(super) unused: Duration,
+    /// How many bytes all stores may have together.
+    pub(super) bytes: u64,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { unused: Duration::from_secs(30 * 24 * 60 * 60), bytes: 10 * 1024 * 1024 * 1024 }
+    }
+}
+
+/// The store of a workspace, held against removal.
+#[derive(Debug)]
+pub(super) struct CacheStore {
+    path: PathBuf,
+    _held: File,
+}
+
+impl CacheStore {
+    /// Opens the store of `workspace` below `root`, and notes that it is used.
+    pub(super) fn open(root: &Path, workspace: &Path) -> io::Result<Self> {
+        let workspace = fs::canonicalize(workspace)?;
+        let digest = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let path = root.join(name);
+        for _ in 0..ATTEMPTS {
+            os::private_directories(&path)?;
+            let held = match File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            held.lock_shared()?;
+            // It may have been removed before we had the lock.
+            if os::is_same(&path, &held) {
+                fs::write(path.join(WORKSPACE), workspace.as_os_str().as_encoded_bytes())?;
+                return Ok(Self { path, _held: held });
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Returns where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes directories for caches to which nothing can be mounted, and returns the variables that lead there.
+    ///
+    /// Commands write in these directories and not in the one around them, so that no name of ours can be exchanged.
+    pub(super) fn variables(&self, caches: &[Cache]) -> io::Result<Vec<(OsString, OsString)>> {
+        let mut variables: Vec<(OsString, OsString)> = Vec::new();
+        for cache in caches {
+            let (variable, name) = cache.kind.variable();
+            let directory = self.path.join(BY_VARIABLE).join(name);
+            os::private_directories(&directory)?;
+            if variable == "CARGO_HOME"
+                && let Some(home) = cache.path.parent()
+            {
+                for settings in ["config.toml", "config"] {
+                    let (file, link) = (home.join(settings), directory.join(settings));
+                    // What a command has put there concerns its own workspace alone.
+                    if file.exists() && fs::symlink_metadata(&link).is_err() {
+                        os::symlink(&file, &link)?;
+                    }
+                }
+            }
+            let entry = (OsString::from(variable), directory.into_os_string());
+            if !variables.contains(&entry) {
+                variables.push(entry);
+            }
+        }
+        Ok(variables)
+    }
+}
+
+/// Has stores removed as `limits` say; it blocks, and takes as long as counting all files in them.
+pub(super) fn sweep_caches(root: &Path, limits: CacheLimits, now: SystemTime, remover: &Remover) {
+    let mut stores = Vec::new();
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(removal::PREFIX)) {
+            // Somebody was interrupted.
+            remover.remove(path);
+            continue;
+        }
+        let marker = path.join(WORKSPACE);
+        // One that is just being made has no mark yet.
+        let Ok(used) = fs::metadata(&marker).and_then(|there| there.modified()) else { continue };
+        let workspace = fs::read(&marker).map(|bytes| os::path(&bytes)).unwrap_or_default();
+        let unused = now.duration_since(used).unwrap_or_default();
+        if unused > limits.unused || is_gone(&workspace) {
+            discard(&path, remover);
+        } else {
+            stores.push((used, size(&path), path));
+        }
+    }
+    stores.sort();
+    let mut total = stores.iter().fold(0_u64, |sum, (_, bytes, _)| sum.saturating_add(*bytes));
+    for (_, bytes, path) in &stores {
+        if total <= limits.bytes {
+            break;
+        }
+        if discard(path, remover) {
+            total = total.saturating_sub(*bytes);
+        }
+    }
+}
+
+/// Tells whether a name is that of a store, or of one that is being removed.
+pub fn is_store(name: &str) -> bool {
+    // Earlier daemons had another name for what they were removing.
+    let former = removal::former_name(name).or_else(|| name.strip_prefix("removed-"));
+    let digest = former.unwrap_or(name);
+    digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Removes a store that nobody uses, whatever commands have written there; it blocks, however long it takes.
+pub fn remove(store: &Path) -> io::Result<()> {
+    removal::remove_now(store)
+}
+
+/// Whether a workspace was removed; one on a disk that cannot be read just now was not.
+fn is_gone(workspace: &Path) -> bool {
+    matches!(fs::symlink_metadata(workspace), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Removes a store that nobody holds; whether it was.
+fn discard(path: &Path, remover: &Remover) -> bool {
+    let Ok(held) = File::open(path) else { return false };
+    if held.try_lock().is_err() {
+        return false;
+    }
+    // It is renamed while the lock is held: whoever waits for that makes a new store.
+    remover.remove(path.to_owned());
+    true
+}
+
+/// Returns how many bytes the files below a directory take on the disk; links are not followed. It blocks.
+pub fn size(path: &Path) -> u64 {
+    let (mut bytes, mut todo) = (0_u64, vec![path.to_owned()]);
+    while let Some(path) = todo.pop() {
+        for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(there) if there.is_dir() => todo.push(entry.path()),
+                Ok(there) => bytes = bytes.saturating_add(os::disk_bytes(&there)),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::super::confine::toolchain::CacheKind;
+    use super::*;
+
+    #[test]
+    fn a_workspace_has_one_store_however_it_is_spelled_and_others_have_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, one, other) = places(&dir);
+        std::os::unix::fs::symlink(&one, dir.path().join("link")).unwrap();
+        let store = CacheStore::open(&root, &one).unwrap();
+        assert_eq!(CacheStore::open(&root, &dir.path().join("link")).unwrap().path(), store.path());
+        assert_ne!(CacheStore::open(&root, &other).unwrap().path(), store.path());
+        assert!(CacheStore::open(&root, &dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn stores_of_removed_workspaces_and_stores_that_nobody_uses_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, one, other) = places(&dir);
+        let path = |store: CacheStore| store.path().to_owned();
+        let (gone, kept) =
+            (path(CacheStore::open(&root, &one).unwrap()), path(CacheStore::open(&root, &other).unwrap()));
+        fs::create_dir_all(gone.join("overlay-0/npm/upper/deep")).unwrap();
+        fs::remove_dir(&one).unwrap();
+        sweep_caches(&root, CacheLimits::default(), SystemTime::now(), &remover());
+        assert!(!gone.exists() && kept.exists());
+        let held = CacheStore::open(&root, &other).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(31 * 24 * 60 * 60);
+        sweep_caches(&root, CacheLimits::default(), later, &remover());
+        assert!(kept.exists(), "it is in use");
+        drop(held);
+        // A child that another thread has just forked may hold a copy of the lock, until it executes its program.
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while kept.exists() {
+            assert!(std::time::Instant::now() < deadline, "nobody uses it");
+            sweep_caches(&root, CacheLimits::default(), later, &remover());
+        }
+    }
+
+    #[test]
+    fn a_store_is_known_by_its_name_also_while_it_is_removed() {
+        let digest = "0123456789abcdef0123456789abcdef";
+        for name in [digest, &format!("removing-3-{digest}"), &format!("removed-{digest}")] {
+            assert!(is_store(name), "{name}");
+        }
+        for name in ["", "my-cache", "removing-3-mine", &digest[1..], &format!("old-{digest}")] {
+            assert!(!is_store(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_longest_unused_store_goes_first_when_all_are_too_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, one, other) = places(&dir);
+        let fill = |workspace: &Path, age: u64| {
+            let store = CacheStore::open(&root, workspace).unwrap();
+            fs::write(store.path().join("file"), [1; 600 << 10]).unwrap();
+            // It takes no room, however long it is.
+            File::create(store.path().join("sparse")).unwrap().set_len(1 << 40).unwrap();
+            let marker = File::options().write(true).open(store.path().join(WORKSPACE)).unwrap();
+            marker.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            store.path().to_owned()
+        };
+        let (old, new) = (fill(&one, 100), fill(&other, 1));
+        let limits = CacheLimits { bytes: 2000 << 10, ..CacheLimits::default() };
+        sweep_caches(&root, limits, SystemTime::now(), &remover());
+        assert!(old.exists() && new.exists());
+        sweep_caches(&root, CacheLimits { bytes: 1000 << 10, ..limits }, SystemTime::now(), &remover());
+        assert!(!old.exists() && new.exists());
+    }
+
+    #[test]
+    fn variables_lead_to_directories_of_the_store_and_cargo_keeps_its_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, one, _) = places(&dir);
+        let cargo = dir.path().join("home/.cargo");
+        fs::create_dir_all(&cargo).unwrap();
+        fs::write(cargo.join("config.toml"), "settings").unwrap();
+        let store = CacheStore::open(&root, &one).unwrap();
+        let at = |kind, path: PathBuf| Cache { kind, path };
+        let caches = [
+            at(CacheKind::CargoRegistry, cargo.join("registry")),
+            at(CacheKind::CargoGit, cargo.join("git")),
+            at(CacheKind::Npm, dir.path().join("home/.npm")),
+        ];
+        let private = store.path().join(BY_VARIABLE);
+        for _ in 0..2 {
+            let variables = store.variables(&caches).unwrap();
+            assert_eq!(
+                variables,
+                [("CARGO_HOME", "cargo"), ("npm_config_cache", "npm")]
+                    .map(|(name, place)| (name.into(), private.join(place).into_os_string()))
+            );
+        }
+        assert_eq!(fs::read_to_string(private.join("cargo/config.toml")).unwrap(), "settings");
+    }
+
+    /// Renames what is to be removed, which is all that is looked at here.
+    fn remover() -> Remover {
+        Remover::new(Path::new("/bin/false").into())
+    }
+
+    fn places(dir: &tempfile::TempDir) -> (PathBuf, PathBuf, PathBuf) {
+        let [one, other] = ["one", "other"].map(|name| dir.path().join(name));
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&other).unwrap();
+        (dir.path().join("cache"), one, other)
+    }
+}

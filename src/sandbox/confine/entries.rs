@@ -1,0 +1,195 @@
+//! Which entries of a home are hidden where the home itself is the workspace, and which names are those of credentials.
+//!
+//! Pure, by words alone, and in small letters: some file systems know no case. A confined command sees an empty home with what
+//! toolchains need; where a home is worked in, its ordinary files are the workspace, and the entries that begin with a dot
+//! are what a command would not see.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+/// What is open of homes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenedPaths {
+    toolchains: Vec<PathBuf>,
+    readable: Vec<PathBuf>,
+}
+
+impl OpenedPaths {
+    /// Opens what toolchains need, and what the owner names; all paths are absolute.
+    pub fn new(toolchains: &[PathBuf], readable: &[PathBuf]) -> Self {
+        let folded = |paths: &[PathBuf]| paths.iter().map(|path| folded(path)).collect();
+        Self { toolchains: folded(toolchains), readable: folded(readable) }
+    }
+
+    /// Tells whether a path is open; credentials at the top of a toolchain's directory, and copies of them, are not.
+    pub fn open(&self, path: &Path) -> bool {
+        let path = folded(path);
+        let is_of_toolchain = |place: &PathBuf| match path.strip_prefix(place) {
+            Ok(inner) => !inner.components().next().is_some_and(|name| names_credentials(name.as_os_str())),
+            Err(_) => false,
+        };
+        self.toolchains.iter().any(is_of_toolchain)
+            || self.readable.iter().any(|place| path.starts_with(place))
+    }
+}
+
+/// The hidden entries of homes that are the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HiddenEntries {
+    homes: Vec<PathBuf>,
+    opened: OpenedPaths,
+}
+
+impl HiddenEntries {
+    /// Hides the entries of these homes, except for what is opened; all paths are absolute.
+    pub fn new<'a>(homes: impl IntoIterator<Item = &'a PathBuf>, opened: OpenedPaths) -> Self {
+        Self { homes: homes.into_iter().map(|home| folded(home)).collect(), opened }
+    }
+
+    /// Tells whether nothing is hidden so.
+    pub fn is_empty(&self) -> bool {
+        self.homes.is_empty()
+    }
+
+    /// Tells whether an absolute path is a hidden entry or lies in one.
+    pub fn hides(&self, path: &Path) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let path = folded(path);
+        let is_entry = |home: &PathBuf| {
+            let first = path.strip_prefix(home).ok().and_then(|inner| inner.components().next());
+            first.is_some_and(|first| {
+                let name = first.as_os_str().to_string_lossy();
+                name.starts_with('.') && !OF_REPOSITORIES.contains(&&*name)
+            })
+        };
+        self.homes.iter().any(is_entry) && !self.opened.open(&path)
+    }
+
+    /// Tells whether hidden entries lie in a directory: it is such a home, or lies above one.
+    pub fn lie_in(&self, path: &Path) -> bool {
+        let path = folded(path);
+        self.homes.iter().any(|home| home.starts_with(&path))
+    }
+}
+
+/// What every workspace may have at its top and commands read there.
+const OF_REPOSITORIES: [&str; 5] = [".git", ".gitattributes", ".gitignore", ".gitmodules", ".ignore"];
+
+/// Tells whether a file is named as credentials are, or copies of them: `credentials.toml.bak`, `.credentials.swp`, `token~`.
+pub(crate) fn names_credentials(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_lowercase();
+    let name = name.trim_start_matches(['.', '#', '_', '~']);
+    let stem = name.split(['.', '~', '#', ' ']).next().unwrap_or_default();
+    let stem = stem.trim_end_matches(|letter: char| letter.is_ascii_digit() || "-_()".contains(letter));
+    name.starts_with("credentials") || CREDENTIAL_STEMS.contains(&stem)
+}
+
+/// Beginnings of names, up to the first dot.
+const CREDENTIAL_STEMS: [&str; 19] = [
+    "access-token",
+    "access_token",
+    "accesstoken",
+    "api-key",
+    "api_key",
+    "apikey",
+    "auth",
+    "auth-token",
+    "auth_token",
+    "credential",
+    "git-credentials",
+    "netrc",
+    "npmrc",
+    "oauth",
+    "pypirc",
+    "secret",
+    "secrets",
+    "token",
+    "tokens",
+];
+
+/// A path in small letters and without `.` and `..`.
+pub(crate) fn folded(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                plain.push(component.as_os_str().to_string_lossy().to_lowercase());
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_entries_of_a_home_are_hidden_except_for_what_is_opened() {
+        let opened = [".cargo", ".config/git", ".gitconfig"].map(|name| Path::new("/home/Ann").join(name));
+        let readable = [PathBuf::from("/home/ann/.tool")];
+        let entries = HiddenEntries::new(&[PathBuf::from("/home/Ann")], OpenedPaths::new(&opened, &readable));
+        for path in [
+            ".gemini/oauth",
+            ".GEMINI",
+            "x/../.gemini",
+            ".config",
+            ".config/tool",
+            ".config/gitk",
+            ".cargo/credentials.toml.bak",
+            ".cargo/credentials/x",
+        ] {
+            assert!(entries.hides(&Path::new("/home/ann").join(path)), "{path}");
+        }
+        for path in [
+            "",
+            "notes",
+            "work/.env",
+            ".cargo",
+            ".cargo/config.toml",
+            ".config/git/ignore",
+            ".gitconfig",
+            ".git",
+            ".tool/token",
+        ] {
+            assert!(!entries.hides(&Path::new("/home/ann").join(path)), "{path}");
+        }
+        assert!(!entries.hides(Path::new("/home/bob/.gemini")) && !entries.hides(Path::new("/home")));
+        assert!(entries.lie_in(Path::new("/home/ann")) && entries.lie_in(Path::new("/home")));
+        assert!(!entries.lie_in(Path::new("/home/ann/work")));
+        assert!(!HiddenEntries::default().hides(Path::new("/home/ann/.gemini")));
+    }
+
+    #[test]
+    fn credentials_and_copies_of_them_are_known_by_their_names() {
+        for name in [
+            "credentials",
+            "credentials.toml.bak",
+            ".credentials.toml.swp",
+            "#credentials#",
+            "credentials~",
+            "credentials-old",
+            "Credentials (1).toml",
+            ".netrc.orig",
+            "token",
+            "tokens.json",
+            "token2",
+            "auth.json",
+            ".git-credentials.save",
+            "secrets.toml",
+        ] {
+            assert!(names_credentials(OsStr::new(name)), "{name}");
+        }
+        for name in
+            ["config.toml", "tokenizers", "env", "authors", "git-credential-store", "bin", "credit", ""]
+        {
+            assert!(!names_credentials(OsStr::new(name)), "{name}");
+        }
+    }
+}

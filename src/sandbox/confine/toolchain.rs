@@ -1,0 +1,224 @@
+//! What toolchains need of a home: the files they read, and the caches they write.
+//!
+//! Pure: the paths are candidates, taken from the environment of a session. Which of them may be opened is decided by
+//! the module `view`, which looks at the files.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Looks up a variable of the session's environment.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// A cache that builds write: commands get a private copy of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// What it belongs to.
+    pub kind: CacheKind,
+    /// Where the tools look for it.
+    pub path: PathBuf,
+}
+
+/// The caches that are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CacheKind {
+    /// Sources and indexes of crates.
+    CargoRegistry,
+    /// Crates that are fetched from repositories.
+    CargoGit,
+    /// Packages of npm.
+    Npm,
+    /// Wheels and answers of pip.
+    Pip,
+    /// What the Go compiler has built.
+    GoBuild,
+    /// Modules of Go, and their checksums.
+    GoPackages,
+}
+
+impl CacheKind {
+    /// Every one of them.
+    pub const ALL: [Self; 6] =
+        [Self::CargoRegistry, Self::CargoGit, Self::Npm, Self::Pip, Self::GoBuild, Self::GoPackages];
+
+    /// Returns the name of its private directory.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CargoRegistry => "cargo-registry",
+            Self::CargoGit => "cargo-git",
+            Self::Npm => "npm",
+            Self::Pip => "pip",
+            Self::GoBuild => "go-build",
+            Self::GoPackages => "go-packages",
+        }
+    }
+
+    pub(super) fn parse(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)
+    }
+
+    /// Returns the variable that leads a tool to another directory, and the directory's name there.
+    ///
+    /// It is used where nothing can be mounted. Cargo has one variable for both of its caches.
+    pub(crate) const fn variable(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CargoRegistry | Self::CargoGit => ("CARGO_HOME", "cargo"),
+            Self::Npm => ("npm_config_cache", "npm"),
+            Self::Pip => ("PIP_CACHE_DIR", "pip"),
+            Self::GoBuild => ("GOCACHE", "go-build"),
+            Self::GoPackages => ("GOPATH", "go"),
+        }
+    }
+}
+
+/// Returns the paths below a home that toolchains read; most will not be there.
+pub fn defaults(home: &Path) -> Vec<PathBuf> {
+    TOOLCHAINS.iter().map(|name| home.join(name)).collect()
+}
+
+/// Returns the directories that the environment names: programs, and what variables of toolchains hold.
+pub fn named(variable: Variable<'_>) -> Vec<PathBuf> {
+    let list = |name: &str| variable(name).map(|value| split(&value)).unwrap_or_default();
+    let mut paths = list("PATH");
+    paths.extend(VARIABLES.iter().flat_map(|name| list(name)));
+    paths.retain(|path| path.is_absolute());
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// Returns where the tools of a session look for their caches.
+pub fn caches(home: &Path, variable: Variable<'_>) -> Vec<Cache> {
+    let told = |name: &str| {
+        let path = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let cargo = told("CARGO_HOME").unwrap_or_else(|| home.join(".cargo"));
+    let shared = told("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
+    // Of several directories Go writes the first.
+    let go = variable("GOPATH").and_then(|value| split(&value).into_iter().next());
+    let go = go.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join("go"));
+    let npm = told("npm_config_cache").or_else(|| told("NPM_CONFIG_CACHE"));
+    let at = |kind, path| Cache { kind, path };
+    vec![
+        at(CacheKind::CargoRegistry, cargo.join("registry")),
+        at(CacheKind::CargoGit, cargo.join("git")),
+        at(CacheKind::Npm, npm.unwrap_or_else(|| home.join(".npm"))),
+        at(CacheKind::Pip, told("PIP_CACHE_DIR").unwrap_or_else(|| shared.join("pip"))),
+        at(CacheKind::GoBuild, told("GOCACHE").unwrap_or_else(|| shared.join("go-build"))),
+        at(CacheKind::GoPackages, go.join("pkg")),
+    ]
+}
+
+fn split(value: &OsStr) -> Vec<PathBuf> {
+    std::env::split_paths(value).collect()
+}
+
+/// Tells whether a path below a home is a directory in which everybody keeps everything, so that it is no toolchain's.
+pub(super) fn is_shared(inner: &Path) -> bool {
+    SHARED.iter().any(|name| Path::new(name) == inner)
+}
+
+/// Tells whether a directory of programs has its libraries beside it, given the names in the directory above.
+pub(super) fn is_installation(programs: &OsStr, has: &dyn Fn(&str) -> bool) -> bool {
+    match programs.to_str() {
+        Some("bin" | "sbin") => ["lib", "lib64", "libexec"].into_iter().any(has),
+        Some("shims") => ["versions", "installs"].into_iter().any(has),
+        _ => false,
+    }
+}
+
+const TOOLCHAINS: &[&str] =
+    &[".cargo", ".rustup", ".nvm", ".pyenv", ".local/bin", ".local/lib", "go", ".gitconfig", ".config/git"];
+
+/// Variables that name one directory of a toolchain, or a list of them.
+const VARIABLES: &[&str] = &[
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "GOROOT",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV_ROOT",
+    "NVM_DIR",
+    "FNM_DIR",
+    "VOLTA_HOME",
+    "PNPM_HOME",
+    "BUN_INSTALL",
+    "DENO_INSTALL",
+    "RBENV_ROOT",
+    "GEM_HOME",
+    "JAVA_HOME",
+    "SDKMAN_DIR",
+    "ASDF_DATA_DIR",
+    "MISE_DATA_DIR",
+];
+
+const SHARED: &[&str] = &[
+    ".local",
+    ".local/share",
+    ".local/state",
+    ".config",
+    ".cache",
+    ".var",
+    ".var/app",
+    "snap",
+    "Library",
+    "Desktop",
+    "Documents",
+    "Downloads",
+    "Music",
+    "Pictures",
+    "Public",
+    "Templates",
+    "Videos",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_variables_name_absolute_directories() {
+        let named = named(&|name| match name {
+            "PATH" => Some("/home/ann/bin:/usr/bin::relative:/home/ann/bin".into()),
+            "GOPATH" => Some("/home/ann/g1:/home/ann/g2".into()),
+            "HISTFILE" => Some("/home/ann/.history".into()),
+            _ => None,
+        });
+        assert_eq!(named, ["/home/ann/bin", "/home/ann/g1", "/home/ann/g2", "/usr/bin"].map(Path::new));
+    }
+
+    #[test]
+    fn caches_are_where_the_variables_say_or_below_the_home() {
+        let home = Path::new("/home/ann");
+        let paths = |variable: Variable<'_>| -> Vec<PathBuf> {
+            caches(home, variable).into_iter().map(|cache| cache.path).collect()
+        };
+        assert_eq!(
+            paths(&|_| None),
+            [".cargo/registry", ".cargo/git", ".npm", ".cache/pip", ".cache/go-build", "go/pkg"]
+                .map(|name| home.join(name))
+        );
+        let told = paths(&|name| {
+            let value = match name {
+                "CARGO_HOME" => "/home/ann/c",
+                "XDG_CACHE_HOME" => "/home/ann/x",
+                "GOPATH" => "/home/ann/g1:/home/ann/g2",
+                "GOCACHE" => "/home/ann/gc",
+                "NPM_CONFIG_CACHE" => "/home/ann/n",
+                "PIP_CACHE_DIR" => "relative",
+                _ => return None,
+            };
+            Some(value.into())
+        });
+        assert_eq!(told, ["c/registry", "c/git", "n", "x/pip", "gc", "g1/pkg"].map(|name| home.join(name)));
+    }
+
+    #[test]
+    fn every_cache_has_a_name_of_its_own() {
+        for kind in CacheKind::ALL {
+            assert_eq!(CacheKind::parse(kind.name().as_bytes()), Some(kind));
+        }
+        assert_eq!(CacheKind::parse(b"home"), None);
+    }
+}

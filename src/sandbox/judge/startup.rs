@@ -1,0 +1,334 @@
+//! What shells, sessions and programs run or believe as soon as it is there, in a home.
+//!
+//! No list of such files is ever whole, so that every other name that begins with a dot counts too, for a little less.
+
+use super::place::{Place, Spot};
+use crate::sandbox::tools::Risk;
+
+/// Returns how much harm writing a file of a home may do; nothing where it lies in no home, or is an ordinary file there.
+pub(super) fn of_writing(spot: &Spot, place: &Place) -> Option<Risk> {
+    place.relative_to_homes(spot).iter().filter_map(|path| of_path(path)).max()
+}
+
+fn of_path(path: &str) -> Option<Risk> {
+    let meets = |name: &&str| match name.strip_suffix('*') {
+        Some(beginning) => path.starts_with(beginning),
+        None => path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+    };
+    if BELIEVED.iter().any(meets) {
+        return Some(Risk::Critical);
+    }
+    path.starts_with('.').then_some(Risk::High)
+}
+
+/// Files and directories from a home on, in small letters; a star stands for any end.
+const BELIEVED: &[&str] = &[
+    // Shells.
+    ".bash*",
+    ".zsh*",
+    ".zlog*",
+    ".zprofile",
+    ".profile*",
+    ".login",
+    ".logout",
+    ".ksh*",
+    ".mksh*",
+    ".csh*",
+    ".tcsh*",
+    ".oh-my-zsh",
+    ".xonshrc",
+    ".config/bash",
+    ".config/zsh",
+    ".config/fish",
+    ".config/nushell",
+    ".config/xonsh",
+    ".config/powershell",
+    ".config/elvish",
+    ".config/starship.toml",
+    ".config/direnv",
+    ".config/mise",
+    ".envrc",
+    ".inputrc",
+    ".fzf*",
+    "documents/powershell",
+    "documents/windowspowershell",
+    // Logins and desktops.
+    ".config/environment.d",
+    ".pam_environment",
+    ".config/autostart*",
+    ".config/systemd",
+    ".local/share/systemd",
+    ".config/upstart",
+    ".config/plasma-workspace",
+    ".config/gnome-session",
+    ".config/i3",
+    ".i3",
+    ".config/sway",
+    ".config/hypr",
+    ".config/awesome",
+    ".config/openbox",
+    ".config/bspwm",
+    ".config/sxhkd",
+    ".config/dbus-1",
+    ".local/share/dbus-1",
+    ".local/share/applications",
+    ".local/share/kservices*",
+    ".config/mimeapps.list",
+    ".mailcap",
+    ".xprofile",
+    ".xinitrc",
+    ".xsession*",
+    ".xserverrc",
+    ".xresources",
+    ".xdefaults",
+    ".xbindkeysrc",
+    ".forward",
+    ".procmailrc",
+    ".rhosts",
+    ".shosts",
+    ".crontab",
+    ".cron*",
+    ".config/crontab*",
+    "library/launchagents",
+    "library/launchdaemons",
+    "appdata/roaming/microsoft/windows/start menu",
+    // Programs on the way.
+    "bin",
+    ".bin",
+    ".local/bin",
+    ".local/lib",
+    ".local/libexec",
+    ".cargo/bin",
+    ".cargo/env",
+    ".rustup",
+    "go/bin",
+    ".deno/bin",
+    ".bun/bin",
+    ".pyenv",
+    ".nvm",
+    ".asdf*",
+    ".rbenv",
+    ".sdkman",
+    // Configurations that name programs, or whom to believe.
+    ".gitconfig",
+    ".config/git",
+    ".git-templates",
+    ".ssh",
+    ".gnupg",
+    ".vimrc",
+    ".gvimrc",
+    ".vim",
+    ".exrc",
+    ".nanorc",
+    ".config/vim",
+    ".config/nvim",
+    ".config/helix",
+    ".emacs*",
+    ".config/emacs",
+    ".config/doom",
+    ".tmux*",
+    ".config/tmux",
+    ".screenrc",
+    ".wezterm.lua",
+    ".config/wezterm",
+    ".config/kitty",
+    ".config/alacritty",
+    ".npmrc",
+    ".yarnrc*",
+    ".config/yarn",
+    ".config/pnpm",
+    ".bunfig.toml",
+    ".cargo/config*",
+    ".cargo/credentials*",
+    ".config/pip",
+    ".pip",
+    ".pypirc",
+    ".pythonrc*",
+    ".pythonstartup*",
+    ".config/ipython",
+    ".ipython",
+    ".jupyter",
+    ".gemrc",
+    ".irbrc",
+    ".pryrc",
+    ".bundle",
+    ".rprofile",
+    ".renviron",
+    ".julia/config",
+    ".m2",
+    ".gradle",
+    ".sbt",
+    ".curlrc",
+    ".config/curlrc",
+    ".wgetrc",
+    ".psqlrc",
+    ".sqliterc",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".gdbinit",
+    ".gdbearlyinit",
+    ".config/gdb",
+    ".lldbinit",
+    ".ripgreprc",
+    ".lessfilter",
+    ".lesskey",
+    ".muttrc",
+    ".config/mutt",
+    ".config/neomutt",
+    ".ansible*",
+    ".docker",
+    ".config/containers",
+    ".kube",
+    ".config/k9s",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".terraformrc",
+    ".terraform.d",
+    ".vscode*",
+    ".cursor*",
+    ".config/code*",
+    ".config/vscodium",
+    ".config/cursor",
+    ".config/zed",
+    ".config/jetbrains",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+    "library/application support/code",
+    // Agents, and push itself.
+    ".push",
+    ".config/push",
+    ".pi",
+    ".agents",
+    ".claude*",
+    ".codex",
+    ".gemini",
+    ".config/opencode",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_a_home_believes_is_critical_wherever_the_workspace_is_above_it() {
+        for workspace in ["/home/ann", "/home", "/"] {
+            let place = Place::new(Path::new(workspace), Some(Path::new("/home/ann")));
+            for path in STARTUP_FILES {
+                let spot = place.file(&format!("/home/ann/{path}"));
+                assert_eq!(of_writing(&spot, &place), Some(Risk::Critical), "{path} in {workspace}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_other_hidden_name_of_a_home_counts_too_and_ordinary_files_do_not() {
+        let place = Place::new(Path::new("/home/ann"), Some(Path::new("/home/ann")));
+        let risk = |path: &str| of_writing(&place.file(path), &place);
+        for path in [".newshellrc", ".config/newthing/init.lua", ".cache/x", ".local/share/x"] {
+            assert_eq!(risk(path), Some(Risk::High), "{path}");
+        }
+        for path in
+            ["notes.txt", "work/src/main.rs", "work/.env.example", "Documents/x", "bingo", "work/bin/x"]
+        {
+            assert_eq!(risk(path), None, "{path}");
+        }
+        // Somebody works on this very configuration.
+        let chosen = Place::new(Path::new("/home/ann/.config/nvim"), Some(Path::new("/home/ann")));
+        assert_eq!(of_writing(&chosen.file("init.lua"), &chosen), None);
+    }
+
+    #[test]
+    fn every_home_of_the_user_counts() {
+        let homes = ["/root".into(), "/data/ann".into()];
+        let place = Place::new(Path::new("/data"), Some(Path::new("/home/ann"))).with_homes(&homes);
+        assert_eq!(of_writing(&place.file("/data/ann/.bash_aliases"), &place), Some(Risk::Critical));
+        assert_eq!(of_writing(&place.file("/data/bob/.bash_aliases"), &place), None);
+        assert_eq!(of_writing(&place.file("/root/.zlogin"), &place), Some(Risk::Critical));
+    }
+
+    const STARTUP_FILES: &[&str] = &[
+        ".bashrc",
+        ".bash_aliases",
+        ".bash_login",
+        ".bash_logout",
+        ".bash_profile",
+        ".BASHRC",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".zlogin",
+        ".zlogout",
+        ".kshrc",
+        ".mkshrc",
+        ".cshrc",
+        ".tcshrc",
+        ".login",
+        ".config/fish/config.fish",
+        ".config/fish/conf.d/x.fish",
+        ".config/nushell/env.nu",
+        ".config/powershell/profile.ps1",
+        ".config/environment.d/10-x.conf",
+        ".pam_environment",
+        ".xprofile",
+        ".xinitrc",
+        ".xsession",
+        ".xsessionrc",
+        ".config/autostart/x.desktop",
+        ".config/systemd/user/x.service",
+        ".local/share/systemd/user/x.service",
+        ".local/share/applications/x.desktop",
+        ".local/share/dbus-1/services/x.service",
+        ".config/git/config",
+        ".config/git/attributes",
+        ".gitconfig",
+        ".ssh/config",
+        ".ssh/authorized_keys",
+        ".ssh/rc",
+        ".gnupg/gpg.conf",
+        ".inputrc",
+        ".vimrc",
+        ".vim/plugin/x.vim",
+        ".config/nvim/init.lua",
+        ".emacs",
+        ".emacs.d/init.el",
+        ".tmux.conf",
+        ".config/tmux/tmux.conf",
+        ".screenrc",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".cargo/config",
+        ".cargo/config.toml",
+        ".cargo/bin/cargo",
+        ".config/pip/pip.conf",
+        ".pip/pip.conf",
+        ".pythonrc",
+        ".pythonrc.py",
+        ".local/bin/ls",
+        ".local/lib/python3.12/site-packages/usercustomize.py",
+        "bin/ls",
+        "go/bin/gofmt",
+        ".curlrc",
+        ".wgetrc",
+        ".psqlrc",
+        ".gdbinit",
+        ".lldbinit",
+        ".config/direnv/direnvrc",
+        ".envrc",
+        ".config/Code/User/settings.json",
+        ".vscode-server/data/Machine/settings.json",
+        ".docker/config.json",
+        ".kube/config",
+        ".crontab",
+        ".config/mimeapps.list",
+        ".claude/settings.json",
+        ".push/config.toml",
+        ".config/push/config.toml",
+        "Library/LaunchAgents/x.plist",
+    ];
+}

@@ -1,0 +1,166 @@
+//! The system calls that a confined process gets with some arguments and not with others.
+//!
+//! Numbers alone can be looked at: what a pointer leads to may change before the kernel reads it. A call that takes its
+//! arguments by a pointer is refused as a whole, by [`filter`](super::filter).
+
+use nix::libc;
+use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+/// A call, and the arguments with which it is refused: one of the rules has to match.
+type Refused = (i64, Vec<SeccompRule>);
+
+/// Returns the calls that are refused with some arguments.
+pub(super) fn refused(unix_sockets: bool) -> Result<Vec<Refused>, BackendError> {
+    let mut calls = vec![
+        (libc::SYS_socket, sockets(unix_sockets)?),
+        (libc::SYS_socketpair, pairs(unix_sockets)?),
+        (libc::SYS_clone, namespaces()?),
+        (libc::SYS_ioctl, controls()?),
+        (libc::SYS_personality, personalities()?),
+        (libc::SYS_shmget, segments()?),
+    ];
+    for (call, mode) in CHANGE_MODE.iter().chain(CHANGE_MODE_OF_ARCH) {
+        calls.push((*call, set_id(*mode, &[])?));
+    }
+    for (call, flags, mode) in OPEN.iter().chain(OPEN_OF_ARCH) {
+        let mut rules = Vec::new();
+        for makes_a_file in [libc::O_CREAT, UNNAMED] {
+            rules.extend(set_id(*mode, &[bits(*flags, makes_a_file)?])?);
+        }
+        calls.push((*call, rules));
+    }
+    Ok(calls)
+}
+
+/// Sockets: an allow list of families, and of types and protocols in them.
+fn sockets(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
+    let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    if unix_sockets {
+        families.push(libc::AF_UNIX);
+    }
+    let other = families.iter().map(|family| is_not(0, *family));
+    let mut rules = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for kind in all_but([libc::SOCK_STREAM, libc::SOCK_DGRAM]) {
+            rules.push(SeccompRule::new(vec![is(0, family)?, socket_type(kind)?])?);
+        }
+    }
+    let other = NETLINK.iter().map(|protocol| is_not(2, *protocol));
+    let other: Vec<SeccompCondition> =
+        std::iter::once(is(0, libc::AF_NETLINK)).chain(other).collect::<Result<_, _>>()?;
+    rules.push(SeccompRule::new(other)?);
+    Ok(rules)
+}
+
+/// What programs ask the kernel about the network; by some of the others programs talk to each other.
+const NETLINK: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG];
+
+/// Pairs of sockets: half of one that is not connected for good can send to any path.
+fn pairs(unix_sockets: bool) -> Result<Vec<SeccompRule>, BackendError> {
+    let mut rules = vec![SeccompRule::new(vec![is_not(0, libc::AF_UNIX)?])?];
+    if !unix_sockets {
+        for kind in all_but([libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) {
+            rules.push(SeccompRule::new(vec![socket_type(kind)?])?);
+        }
+    }
+    Ok(rules)
+}
+
+/// The part of a socket's type that is not flags.
+const TYPES: u64 = 0xf;
+
+fn all_but(allowed: [i32; 2]) -> impl Iterator<Item = u64> {
+    (0..=TYPES).filter(move |kind| !allowed.iter().any(|allowed| *allowed as u64 == *kind))
+}
+
+fn socket_type(kind: u64) -> Result<SeccompCondition, BackendError> {
+    condition(1, SeccompCmpOp::MaskedEq(TYPES), kind)
+}
+
+fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    NAMESPACES.iter().map(|flag| SeccompRule::new(vec![bits(0, *flag)?])).collect()
+}
+
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+fn controls() -> Result<Vec<SeccompRule>, BackendError> {
+    CONTROLS.iter().map(|control| SeccompRule::new(vec![condition(1, SeccompCmpOp::Eq, *control)?])).collect()
+}
+
+/// Typing into a terminal for somebody else, its console's commands, and changing what handles its line.
+const CONTROLS: [u64; 3] = [0x5412, 0x541c, 0x5423];
+
+fn personalities() -> Result<Vec<SeccompRule>, BackendError> {
+    let odd = PERSONALITIES.iter().map(|known| condition(0, SeccompCmpOp::Ne, *known));
+    Ok(vec![SeccompRule::new(odd.collect::<Result<_, _>>()?)?])
+}
+
+/// The plain ones, and the question which it is.
+const PERSONALITIES: [u64; 4] = [0, 0x8, 0x2_0008, 0xffff_ffff];
+
+/// Segments of shared memory: they need no process to exist, so that only their size bounds them.
+///
+/// A namespace has at most 4,096 of them, which makes 256 MiB. Databases that ask for one ask for a few bytes.
+fn segments() -> Result<Vec<SeccompRule>, BackendError> {
+    let large = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, SEGMENT)?;
+    Ok(vec![SeccompRule::new(vec![large])?])
+}
+
+const SEGMENT: u64 = 64 * 1024;
+
+/// The set-uid and set-gid bits in the mode that is argument number `mode`, where `and` holds too.
+fn set_id(mode: u8, and: &[SeccompCondition]) -> Result<Vec<SeccompRule>, BackendError> {
+    let rule = |bit: u32| {
+        SeccompRule::new([and, &[condition(mode, SeccompCmpOp::MaskedEq(bit.into()), bit.into())?]].concat())
+    };
+    [libc::S_ISUID, libc::S_ISGID].into_iter().map(rule).collect()
+}
+
+/// Calls that give a file its mode, and which argument that is. `mkdir` is not among them: the kernel takes no such bit from it.
+const CHANGE_MODE: &[(i64, u8)] =
+    &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
+
+/// One number for all architectures; newer than the list of the C library.
+const FCHMODAT2: i64 = 452;
+
+/// Calls that take a mode where their flags make a file: which argument has the flags, and which the mode.
+const OPEN: &[(i64, u8, u8)] = &[(libc::SYS_openat, 2, 3)];
+
+/// A file without a name, which gets one later. `O_TMPFILE` has the bit of `O_DIRECTORY` in it.
+const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+#[cfg(target_arch = "x86_64")]
+const CHANGE_MODE_OF_ARCH: &[(i64, u8)] = &[(libc::SYS_chmod, 1), (libc::SYS_mknod, 1), (libc::SYS_creat, 1)];
+#[cfg(target_arch = "x86_64")]
+const OPEN_OF_ARCH: &[(i64, u8, u8)] = &[(libc::SYS_open, 1, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const CHANGE_MODE_OF_ARCH: &[(i64, u8)] = &[];
+#[cfg(not(target_arch = "x86_64"))]
+const OPEN_OF_ARCH: &[(i64, u8, u8)] = &[];
+
+fn is(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    condition(argument, SeccompCmpOp::Eq, value.cast_unsigned().into())
+}
+
+fn is_not(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    condition(argument, SeccompCmpOp::Ne, value.cast_unsigned().into())
+}
+
+/// All of these bits are set.
+fn bits(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
+    let bits = bits.cast_unsigned().into();
+    condition(argument, SeccompCmpOp::MaskedEq(bits), bits)
+}
+
+/// The kernel reads these arguments as numbers of 32 bits, whatever stands above.
+fn condition(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
+}

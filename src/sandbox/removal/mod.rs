@@ -1,0 +1,222 @@
+//! Removal of directories that commands have filled, whatever they have filled them with.
+//!
+//! A tree may be deeper than any stack and any path, and larger than anybody wants to wait for. It is removed by a child
+//! process of low priority, one tree at a time, without recursion and with a fixed number of descriptors; nobody waits for it.
+//! A directory is renamed before it is removed, and its new name counts the attempts: what could not be removed in a few of
+//! them is named in the log and left alone, also by later daemons.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::{debug, warn};
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+
+/// The argument that makes a supervisor process remove the directory that follows.
+pub(super) const ARGUMENT: &str = "remove";
+
+/// What a directory is called while it is removed; the number of attempts and its former name follow.
+pub(super) const PREFIX: &str = "removing-";
+
+/// How many attempts a directory gets.
+const ATTEMPTS: u32 = 5;
+
+/// How long one attempt may take; what it has achieved by then stays achieved, and it is not counted.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// What became of a directory.
+#[derive(Debug, PartialEq, Eq)]
+enum Removal {
+    /// It is gone.
+    Gone,
+    /// Time was up while there was progress.
+    #[cfg_attr(windows, allow(dead_code, reason = "there a removal is never interrupted"))]
+    Unfinished,
+    /// Something cannot be removed; the text says what, and why.
+    Left(String),
+}
+
+/// The exit code of a child that ran out of time.
+const UNFINISHED: u8 = 3;
+
+/// Removes directories by executing a program, whose `main` must call [`main`] for [`ARGUMENT`].
+#[derive(Debug, Clone)]
+pub(super) struct Remover(Arc<Path>);
+
+impl Remover {
+    pub(super) const fn new(program: Arc<Path>) -> Self {
+        Self(program)
+    }
+
+    /// Has a directory removed in the background; it never waits and never fails.
+    pub(super) fn remove(&self, path: PathBuf) {
+        // The name says from here on that nobody uses it any more.
+        let path = renamed(&path, attempts(&path)).unwrap_or(path);
+        let mut queue = queue();
+        queue.waiting.push_back((self.clone(), path));
+        if !queue.is_served {
+            let started = std::thread::Builder::new().name("removal".to_owned()).spawn(serve);
+            // Without a thread it waits for the next one.
+            queue.is_served = started.is_ok();
+        }
+    }
+
+    /// Makes one attempt; whether another is due at once.
+    fn attempt(&self, path: &Path) -> Option<PathBuf> {
+        let made = attempts(path);
+        if made >= ATTEMPTS {
+            warn!(path = %path.display(), attempts = made, "a temporary directory cannot be removed and is left; remove it by hand");
+            return None;
+        }
+        let Some(counted) = renamed(path, made + 1) else {
+            warn!(path = %path.display(), "a temporary directory cannot be renamed and is left");
+            return None;
+        };
+        match os::remove_apart(&self.0, &counted) {
+            Ok(Removal::Gone) => debug!(path = %path.display(), "a temporary directory was removed"),
+            Ok(Removal::Unfinished) => return renamed(&counted, made),
+            Ok(Removal::Left(problem)) => {
+                warn!(path = %counted.display(), problem, "a temporary directory could not be removed; the next daemon tries again");
+            }
+            Err(error) => {
+                warn!(path = %counted.display(), %error, "no process could be started to remove a temporary directory");
+            }
+        }
+        None
+    }
+}
+
+/// Directories that wait; one thread serves them all and ends when there are no more.
+struct Queue {
+    waiting: VecDeque<(Remover, PathBuf)>,
+    is_served: bool,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: VecDeque::new(), is_served: false });
+
+fn queue() -> MutexGuard<'static, Queue> {
+    // The queue is whole between any two statements, so a panic elsewhere does not spoil it.
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve() {
+    loop {
+        let next = {
+            let mut queue = queue();
+            let next = queue.waiting.pop_front();
+            queue.is_served = next.is_some();
+            next
+        };
+        let Some((remover, path)) = next else { return };
+        if let Some(again) = remover.attempt(&path) {
+            queue().waiting.push_back((remover, again));
+        }
+    }
+}
+
+/// Removes a directory with everything in it in this process, however long it takes; the text of an error says what is left.
+pub(super) fn remove_now(path: &Path) -> io::Result<()> {
+    loop {
+        match os::remove_tree(path, Instant::now() + TIME_LIMIT)? {
+            Removal::Gone => return Ok(()),
+            Removal::Unfinished => {}
+            Removal::Left(problem) => return Err(io::Error::other(problem)),
+        }
+    }
+}
+
+/// What a directory was called before it was to be removed; nothing for one that is not.
+pub(super) fn former_name(name: &str) -> Option<&str> {
+    parts(Path::new(name)).map(|(_, former)| former)
+}
+
+/// How many attempts a directory has had, by its name.
+fn attempts(path: &Path) -> u32 {
+    parts(path).map_or(0, |(attempts, _)| attempts)
+}
+
+/// The number of attempts and the former name.
+fn parts(path: &Path) -> Option<(u32, &str)> {
+    let (attempts, former) = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+    Some((attempts.parse().ok()?, former))
+}
+
+/// Renames a directory so that its name says how many attempts it has had; `None` where that fails.
+fn renamed(path: &Path, attempts: u32) -> Option<PathBuf> {
+    let former = parts(path).map_or_else(|| path.file_name()?.to_str(), |(_, former)| Some(former))?;
+    let to = path.with_file_name(format!("{PREFIX}{attempts}-{former}"));
+    if to != path {
+        std::fs::rename(path, &to).ok()?;
+    }
+    Some(to)
+}
+
+/// Is the child process: removes the directory that is the last argument, and says on standard error what is left.
+pub(super) fn main() -> ExitCode {
+    let Some(path) = std::env::args_os().nth(3) else { return ExitCode::FAILURE };
+    os::lower_priority();
+    match os::remove_tree(Path::new(&path), Instant::now() + TIME_LIMIT) {
+        Ok(Removal::Gone) => ExitCode::SUCCESS,
+        Ok(Removal::Unfinished) => ExitCode::from(UNFINISHED),
+        Ok(Removal::Left(problem)) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_directory_counts_its_attempts() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("run-7-0");
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(attempts(&path), 0);
+        let path = renamed(&path, 1).unwrap();
+        assert_eq!(path, root.path().join("removing-1-run-7-0"));
+        let path = renamed(&path, 2).unwrap();
+        assert_eq!((attempts(&path), path.as_path()), (2, &*root.path().join("removing-2-run-7-0")));
+        assert!(path.is_dir());
+    }
+
+    #[test]
+    fn a_directory_is_left_alone_after_a_few_attempts() {
+        let root = tempfile::tempdir().unwrap();
+        // A program that fails, as one does that cannot remove everything.
+        let remover = Remover::new(Path::new("/bin/false").into());
+        let mut path = root.path().join("run-7-0");
+        std::fs::create_dir(&path).unwrap();
+        for made in 1..=ATTEMPTS {
+            assert_eq!(remover.attempt(&path), None);
+            path = root.path().join(format!("removing-{made}-run-7-0"));
+            assert!(path.is_dir(), "attempt {made}");
+        }
+        assert_eq!(remover.attempt(&path), None);
+        assert!(path.is_dir(), "it keeps its name and is not tried again");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_no_accident() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("run-7-0");
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(Remover::new(root.path().join("none").into()).attempt(&path), None);
+        assert!(root.path().join("removing-1-run-7-0").is_dir());
+    }
+}

@@ -1,0 +1,346 @@
+//! Removal of a tree on Unix, without recursion, without paths, and with three descriptors.
+//!
+//! A directory that is not empty is moved up, next to all the others that are not: every directory is emptied one level below
+//! the top, however deep it was. There is no way back to be found, and no path grows too long. Links are removed and never
+//! followed. What is mounted somewhere in the tree can neither be moved nor removed, and stays.
+
+use std::ffi::CStr;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::libc;
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::{ARGUMENT, Removal, UNFINISHED};
+use crate::sandbox::keeper;
+
+const FOLDER: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// How much of what a child says is kept.
+const WORDS_MAX: u64 = 4096;
+
+/// How many names are tried for a directory that is moved up.
+const NAMES: usize = 1024;
+
+/// Has another process remove a directory, and waits for it.
+pub(super) fn remove_apart(program: &Path, path: &Path) -> io::Result<Removal> {
+    let mut child = Command::new(program)
+        .arg0("push")
+        .args([keeper::ARGUMENT, ARGUMENT])
+        .arg(path)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut words = Vec::new();
+    if let Some(said) = child.stderr.take() {
+        said.take(WORDS_MAX).read_to_end(&mut words)?;
+    }
+    let status = child.wait()?;
+    Ok(match status.code() {
+        Some(0) => Removal::Gone,
+        Some(code) if code == i32::from(UNFINISHED) => Removal::Unfinished,
+        Some(_) | None => Removal::Left(format!("{status}: {}", String::from_utf8_lossy(&words).trim())),
+    })
+}
+
+/// How much others go first: enough that they do not notice, and not so much that a busy machine never comes to it.
+const NICENESS: libc::c_int = 5;
+
+/// Lets others go first.
+#[expect(unsafe_code, reason = "the call has no wrapper")]
+pub(super) fn lower_priority() {
+    // SAFETY: numbers are passed; where it fails the priority stays as it is.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
+/// Removes a directory with everything in it.
+pub(super) fn remove_tree(path: &Path, deadline: Instant) -> io::Result<Removal> {
+    open_to_owner(AT_FDCWD, path)?;
+    let top = match openat(AT_FDCWD, path, FOLDER, Mode::empty()) {
+        Err(Errno::ENOENT) => return Ok(Removal::Gone),
+        opened => File::from(opened?),
+    };
+    match top.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Removal::Left("another process removes it".to_owned())),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let mut tree = Tree { top: top.into(), deadline, moved: 0, progress: 0, problem: None };
+    if tree.clear()? {
+        return Ok(Removal::Unfinished);
+    }
+    match unlinkat(AT_FDCWD, path, UnlinkatFlags::RemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(Removal::Gone),
+        Err(errno) => Ok(Removal::Left(tree.problem.unwrap_or_else(|| errno.desc().to_owned()))),
+    }
+}
+
+/// A tree that is being removed.
+struct Tree {
+    top: OwnedFd,
+    deadline: Instant,
+    /// How many directories were moved to the top, which numbers their names there.
+    moved: u64,
+    /// How much was removed or moved.
+    progress: u64,
+    /// What could not be removed first.
+    problem: Option<String>,
+}
+
+impl Tree {
+    /// Empties the top until it is empty or nothing helps; whether time was up before.
+    fn clear(&mut self) -> io::Result<bool> {
+        loop {
+            let before = self.progress;
+            let mut seen = false;
+            // A descriptor of its own: to read a directory moves its position.
+            let mut names = Dir::openat(&self.top, ".", FOLDER, Mode::empty())?;
+            for entry in names.iter() {
+                let entry = entry?;
+                if is_dots(entry.file_name()) {
+                    continue;
+                }
+                seen = true;
+                self.clear_below(entry.file_name());
+                if Instant::now() > self.deadline {
+                    return Ok(true);
+                }
+            }
+            if !seen || self.progress == before {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Removes something at the top: a directory is emptied first, by moving up what is not empty in it.
+    fn clear_below(&mut self, name: &CStr) {
+        let top = match self.top.try_clone() {
+            Ok(top) => top,
+            Err(error) => return self.note(name, &error),
+        };
+        if self.remove_one(&top, name) == Found::Filled {
+            if let Err(error) = self.empty(name) {
+                return self.note(name, &error);
+            }
+            match unlinkat(&top, name, UnlinkatFlags::RemoveDir) {
+                Ok(()) => self.progress += 1,
+                // What is in the way has been noted, or comes with the next pass.
+                Err(Errno::ENOENT | Errno::ENOTEMPTY | Errno::EEXIST) => {}
+                Err(errno) => self.note(name, &errno.into()),
+            }
+        }
+    }
+
+    /// Removes what is in a directory at the top, and moves up what cannot be removed because it is not empty.
+    fn empty(&mut self, name: &CStr) -> io::Result<()> {
+        open_to_owner(&self.top, name)?;
+        let directory = openat(&self.top, name, FOLDER, Mode::empty())?;
+        let mut names = Dir::openat(&directory, ".", FOLDER, Mode::empty())?;
+        for entry in names.iter() {
+            let entry = entry?;
+            let inner = entry.file_name();
+            if !is_dots(inner) && self.remove_one(&directory, inner) == Found::Filled {
+                self.move_up(&directory, inner);
+            }
+            if Instant::now() > self.deadline {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file, a link, or an empty directory.
+    fn remove_one(&mut self, directory: &OwnedFd, name: &CStr) -> Found {
+        let removed = match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+            // The second is what other systems say of a directory, and Linux of what may not be removed.
+            Err(Errno::EISDIR) => unlinkat(directory, name, UnlinkatFlags::RemoveDir),
+            Err(Errno::EPERM) if is_directory(directory, name) => {
+                unlinkat(directory, name, UnlinkatFlags::RemoveDir)
+            }
+            removed => removed,
+        };
+        match removed {
+            Ok(()) => {
+                self.progress += 1;
+                Found::Removed
+            }
+            Err(Errno::ENOENT) => Found::Removed,
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Found::Filled,
+            Err(errno) => {
+                self.note(name, &errno.into());
+                Found::Stuck
+            }
+        }
+    }
+
+    fn move_up(&mut self, directory: &OwnedFd, name: &CStr) {
+        if let Err(error) = open_to_owner(directory, name) {
+            return self.note(name, &error);
+        }
+        for _ in 0..NAMES {
+            self.moved += 1;
+            match renameat(directory, name, &self.top, self.moved.to_string().as_str()) {
+                Ok(()) => return self.progress += 1,
+                Err(Errno::ENOENT) => return,
+                // Somebody has that name.
+                Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
+                Err(errno) => return self.note(name, &errno.into()),
+            }
+        }
+    }
+
+    fn note(&mut self, name: &CStr, error: &io::Error) {
+        self.problem.get_or_insert_with(|| format!("{name:?}: {error}"));
+    }
+}
+
+/// What was found under a name.
+#[derive(PartialEq, Eq)]
+enum Found {
+    /// Nothing any more.
+    Removed,
+    /// A directory that is not empty.
+    Filled,
+    /// Something that stays.
+    Stuck,
+}
+
+fn is_dots(name: &CStr) -> bool {
+    name == c"." || name == c".."
+}
+
+fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
+    fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|there| is_folder(there.st_mode))
+}
+
+fn is_folder(mode: libc::mode_t) -> bool {
+    SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR
+}
+
+/// Lets the owner of a directory do everything with it, where he has closed it to himself.
+fn open_to_owner<P: ?Sized + nix::NixPath>(at: impl AsFd, name: &P) -> io::Result<()> {
+    let there = match fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => return Ok(()),
+        there => there?,
+    };
+    let all = Mode::S_IRWXU;
+    if is_folder(there.st_mode) && !Mode::from_bits_truncate(there.st_mode).contains(all) {
+        fchmodat(&at, name, all, FchmodatFlags::NoFollowSymlink)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_deeper_than_any_stack_and_path_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        deepen(&tree, &"d".repeat(255), 5_000);
+        deepen(&tree, "e", 15_000);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn whatever_a_command_can_make_is_removed_and_nothing_outside() {
+        let root = tempfile::tempdir().unwrap();
+        let (tree, outside) = (root.path().join("tree"), root.path().join("outside"));
+        fs::create_dir_all(outside.join("inner")).unwrap();
+        fs::write(outside.join("inner/file"), "precious").unwrap();
+        fs::set_permissions(outside.join("inner"), fs::Permissions::from_mode(0o500)).unwrap();
+        // Names as the moved directories have, names with line ends, names that are no text, names of full length.
+        for name in ["1", "2/1/3", "3", "a\nb/c\n", "closed/deep/deeper", &"n".repeat(255)] {
+            fs::create_dir_all(tree.join(name).join("full")).unwrap();
+            fs::write(tree.join(name).join("full/file"), "x").unwrap();
+        }
+        fs::write(tree.join("4"), "a file that has the name of a directory to come").unwrap();
+        fs::create_dir(tree.join(std::ffi::OsStr::from_bytes(b"\xff\xfe"))).unwrap();
+        symlink(&outside, tree.join("1/link")).unwrap();
+        symlink("..", tree.join("2/1/loop")).unwrap();
+        symlink("/nowhere", tree.join("dangling")).unwrap();
+        let _listener = UnixListener::bind(root.path().join("tree/s")).unwrap();
+        nix::unistd::mkfifo(&tree.join("3/pipe"), Mode::S_IRWXU).unwrap();
+        fs::File::create(tree.join("3/sparse")).unwrap().set_len(1 << 40).unwrap();
+        for (name, mode) in [("closed/deep/deeper", 0o000), ("closed/deep", 0o100), ("closed", 0o000)] {
+            fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(&tree, fs::Permissions::from_mode(0o000)).unwrap();
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert!(!tree.exists());
+        assert_eq!(fs::read(outside.join("inner/file")).unwrap(), b"precious");
+        let mode = fs::metadata(outside.join("inner")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o500, "what a link leads to keeps its mode");
+        fs::set_permissions(outside.join("inner"), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn a_huge_directory_takes_a_fixed_number_of_descriptors() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("tree");
+        for number in 0..2_000 {
+            fs::create_dir_all(tree.join(format!("files/{number}/x"))).unwrap();
+            fs::write(tree.join(format!("files/{number}/f")), "").unwrap();
+        }
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn what_takes_too_long_is_left_for_another_time() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("tree");
+        fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        assert_eq!(remove_tree(&tree, past).unwrap(), Removal::Unfinished);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone);
+        assert_eq!(remove_tree(&tree, later()).unwrap(), Removal::Gone, "there is nothing to do");
+    }
+
+    #[test]
+    fn two_processes_do_not_remove_the_same_tree() {
+        let root = tempfile::tempdir().unwrap();
+        let held = File::open(root.path()).unwrap();
+        held.lock().unwrap();
+        assert!(matches!(remove_tree(root.path(), later()).unwrap(), Removal::Left(_)));
+        drop(held);
+        assert_eq!(remove_tree(root.path(), later()).unwrap(), Removal::Gone);
+        fs::create_dir(root.path()).unwrap();
+    }
+
+    use std::os::unix::ffi::OsStrExt;
+
+    /// Makes directories in each other, by descriptors: no path leads to the last of them.
+    fn deepen(tree: &Path, name: &str, levels: usize) {
+        let mut here = openat(AT_FDCWD, tree, FOLDER, Mode::empty()).unwrap();
+        for _ in 0..levels {
+            nix::sys::stat::mkdirat(&here, name, Mode::S_IRWXU).unwrap();
+            here = openat(&here, name, FOLDER, Mode::empty()).unwrap();
+        }
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(600)
+    }
+}

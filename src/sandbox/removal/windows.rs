@@ -1,0 +1,25 @@
+//! Removal on Windows: the standard library does it without recursion, and no step runs there that could fill a directory.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use super::Removal;
+
+/// Removes a directory, here and now.
+pub(super) fn remove_apart(_program: &Path, path: &Path) -> io::Result<Removal> {
+    remove_tree(path, Instant::now())
+}
+
+/// Removes a directory.
+pub(super) fn remove_tree(path: &Path, _deadline: Instant) -> io::Result<Removal> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(Removal::Gone),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Gone),
+        Err(error) => Ok(Removal::Left(error.to_string())),
+    }
+}
+
+/// Nothing is lowered.
+pub(super) const fn lower_priority() {}

@@ -1,0 +1,333 @@
+//! Starting a supervisor on Linux: the holder forks it, and says when nothing of it is left.
+//!
+//! The holder is started with the first supervisor and started again when it was lost. A thread of its own waits for it: the
+//! system tells a child about the death of the thread that started it, so that thread has to live as long as the holder.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, Shutdown, sendmsg, shutdown};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::Descriptors;
+use crate::sandbox::hold::{HoldReply, HoldRequest, REPLY_LEN};
+use crate::sandbox::keeper;
+
+/// How long the holder may take for an answer before it is killed and replaced.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How many requests the holder is sent before it has answered one: more would not fit into the socket, which would look like
+/// a holder that does not read, and those behind many others would be late through no fault of its own.
+const IN_FLIGHT: usize = 16;
+
+/// How much time passes between two attempts to end what a lost holder left behind, at first and at most.
+const ROUND: Duration = Duration::from_millis(10);
+const ROUND_MAX: Duration = Duration::from_millis(320);
+
+/// The ids of all holders of this process that live.
+static HOLDERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Starts supervisors.
+#[derive(Debug, Default)]
+pub(in super::super) struct Spawner {
+    /// Whether this process inherits what a lost holder leaves behind, and ends it.
+    adopts: AtomicBool,
+    holder: tokio::sync::Mutex<Option<Arc<Holder>>>,
+}
+
+impl Spawner {
+    /// Has this process inherit and end what a lost holder leaves behind.
+    pub(in super::super) fn adopting_orphans(&self) {
+        self.adopts.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the holder start a supervisor; `program` is what a holder is made of.
+    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
+        let mut failed = io::Error::from(io::ErrorKind::BrokenPipe);
+        // The second time it is a new one.
+        for _ in 0..2 {
+            let holder = self.holder(program).await?;
+            match holder.ask(HoldRequest::Spawn, Some(&descriptors)).await {
+                Ok(Answer::Spawned(started)) => return Ok(Process { started, holder }),
+                Ok(Answer::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                Ok(Answer::Killed) => failed = io::ErrorKind::InvalidData.into(),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// The holder, which is started if there is none.
+    async fn holder(&self, program: &Path) -> io::Result<Arc<Holder>> {
+        let mut current = self.holder.lock().await;
+        if let Some(holder) = current.as_ref().filter(|holder| !holder.shared.is_lost()) {
+            return Ok(Arc::clone(holder));
+        }
+        let holder = Arc::new(Holder::start(program, self.adopts.load(Ordering::Relaxed)).await?);
+        Ok(Arc::clone(current.insert(holder)))
+    }
+}
+
+/// The daemon's side of a holder; when it is dropped, the holder ends everything.
+#[derive(Debug)]
+struct Holder {
+    control: UnixStream,
+    shared: Arc<Shared>,
+    in_flight: Semaphore,
+}
+
+impl Holder {
+    async fn start(program: &Path, adopts: bool) -> io::Result<Self> {
+        let (control, theirs) = UnixStream::pair()?;
+        let reading = control.try_clone()?;
+        let shared = Arc::new(Shared::default());
+        let (tell, told) = oneshot::channel();
+        let (thread_shared, program) = (Arc::clone(&shared), program.to_path_buf());
+        let attend = move || attend(program, theirs.into(), reading, &thread_shared, adopts, tell);
+        std::thread::Builder::new().name("step-holder".to_owned()).spawn(attend)?;
+        told.await.map_err(|_| io::ErrorKind::BrokenPipe)??;
+        Ok(Self { control, shared, in_flight: Semaphore::new(IN_FLIGHT) })
+    }
+
+    /// Asks for something and waits for the answer; a holder that does not answer in time is killed.
+    async fn ask(&self, request: HoldRequest, descriptors: Option<&Descriptors>) -> io::Result<Answer> {
+        let _turn = self.in_flight.acquire().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        let (tell, told) = oneshot::channel();
+        // Somebody may have stopped it.
+        self.shared.signal(Signal::SIGCONT);
+        let sent = {
+            // Requests are answered in the order in which they are sent.
+            let mut waiting = self.shared.waiting();
+            let sent = self.send(request, descriptors);
+            if sent.is_ok() {
+                waiting.push_back(tell);
+            }
+            sent
+        };
+        let answered = match sent {
+            Ok(()) => match timeout(ANSWER, told).await {
+                Ok(answered) => answered.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+            // It is gone, or has not read for so long that there is no room.
+            Err(error) => Err(error),
+        };
+        answered.inspect_err(|_| self.shared.signal(Signal::SIGKILL))
+    }
+
+    fn send(&self, request: HoldRequest, descriptors: Option<&Descriptors>) -> io::Result<()> {
+        let numbers = descriptors.map(Descriptors::numbers);
+        let rights: Vec<_> = numbers.iter().map(|numbers| ControlMessage::ScmRights(numbers)).collect();
+        let bytes = request.encode();
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        loop {
+            match sendmsg::<()>(self.control.as_raw_fd(), &[IoSlice::new(&bytes)], &rights, flags, None) {
+                Err(Errno::EINTR) => {}
+                result => return result.map(drop).map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.shared.dismissed.store(true, Ordering::Relaxed);
+        // It fails only where the holder has gone already.
+        let _gone = shutdown(self.control.as_raw_fd(), Shutdown::Write);
+    }
+}
+
+/// What the holder answered.
+#[derive(Debug)]
+enum Answer {
+    Spawned(Started),
+    Failed(i32),
+    Killed,
+}
+
+/// A supervisor that was started.
+#[derive(Debug)]
+struct Started {
+    pid: u32,
+    born: u64,
+    /// Becomes true when it has ended and nothing is left of it.
+    ended: watch::Receiver<bool>,
+}
+
+/// What the holder's thread and those who ask share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The holder's id until it is reaped, so that no other process is ever signalled.
+    pid: Mutex<Option<i32>>,
+    /// Those who wait for an answer, in order.
+    waiting: Mutex<VecDeque<oneshot::Sender<Answer>>>,
+    /// Who is told of the ends of supervisors.
+    supervisors: Mutex<BTreeMap<i32, watch::Sender<bool>>>,
+    lost: AtomicBool,
+    dismissed: AtomicBool,
+}
+
+impl Shared {
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = *lock(&self.pid) {
+            let _dead = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<Answer>>> {
+        lock(&self.waiting)
+    }
+
+    /// Passes on what the holder says.
+    fn hear(&self, reply: HoldReply) {
+        let answer = match reply {
+            HoldReply::Spawned { pid, born } => {
+                let (tell, ended) = watch::channel(false);
+                lock(&self.supervisors).insert(pid, tell);
+                Answer::Spawned(Started { pid: pid.cast_unsigned(), born, ended })
+            }
+            HoldReply::Failed(errno) => Answer::Failed(errno),
+            HoldReply::Killed => Answer::Killed,
+            HoldReply::Ended(pid) => {
+                if let Some(tell) = lock(&self.supervisors).remove(&pid) {
+                    tell.send_replace(true);
+                }
+                return;
+            }
+        };
+        if let Some(tell) = self.waiting().pop_front() {
+            // A supervisor that nobody waits for finds its link closed, and ends.
+            let _nobody = tell.send(answer);
+        }
+    }
+}
+
+/// Starts a holder, passes on what it says, and cleans up after it.
+fn attend(
+    program: PathBuf,
+    theirs: OwnedFd,
+    mut reading: UnixStream,
+    shared: &Shared,
+    adopts: bool,
+    tell: oneshot::Sender<io::Result<()>>,
+) {
+    let mut child = match spawn(&program, theirs, adopts) {
+        Ok(child) => child,
+        Err(error) => {
+            shared.lost.store(true, Ordering::Release);
+            // Whoever does not wait any more needs no error.
+            let _nobody = tell.send(Err(error));
+            return;
+        }
+    };
+    *lock(&shared.pid) = Some(child.id().cast_signed());
+    // Whoever does not wait any more has dropped the other end, which ends the holder.
+    let _nobody = tell.send(Ok(()));
+    let mut record = [0; REPLY_LEN];
+    while reading.read_exact(&mut record).is_ok() {
+        if let Some(reply) = HoldReply::decode(record) {
+            shared.hear(reply);
+        }
+    }
+    let died =
+        waitid(Id::Pid(Pid::from_raw(child.id().cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+    shared.lost.store(true, Ordering::Release);
+    lock(&shared.pid).take();
+    lock(&HOLDERS).remove(&child.id());
+    let status = child.wait();
+    let supervisors = lock(&shared.supervisors).len();
+    if !shared.dismissed.load(Ordering::Relaxed) {
+        warn!(?died, ?status, supervisors, "the holder of the supervisors was lost; what it held is ended");
+    }
+    // Those who wait for an answer find that nobody will give one.
+    shared.waiting().clear();
+    let mut round = ROUND;
+    while adopts && end_orphans() {
+        std::thread::sleep(round);
+        round = (round * 2).min(ROUND_MAX);
+    }
+    // Those who wait for the end of a supervisor may go on: nothing is left.
+    lock(&shared.supervisors).clear();
+}
+
+/// Executes `program` as a holder.
+fn spawn(program: &Path, theirs: OwnedFd, adopts: bool) -> io::Result<Child> {
+    if adopts {
+        prctl::set_child_subreaper(true)?;
+    }
+    // Held until it is known: whoever ends orphans meanwhile would take it for one.
+    let mut holders = lock(&HOLDERS);
+    let child = Command::new(program)
+        .arg0("push")
+        .arg(keeper::HOLD_ARGUMENT)
+        .env_clear()
+        .current_dir("/")
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    holders.insert(child.id());
+    Ok(child)
+}
+
+/// Ends what this process has inherited; whether anything is left.
+fn end_orphans() -> bool {
+    let holders = lock(&HOLDERS);
+    keeper::end_orphans(&holders)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is whole between any two statements, so a panic elsewhere does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A supervisor's process.
+#[derive(Debug)]
+pub(in super::super) struct Process {
+    started: Started,
+    holder: Arc<Holder>,
+}
+
+impl Process {
+    /// Its id.
+    pub(super) fn pid(&self) -> io::Result<u32> {
+        Ok(self.started.pid)
+    }
+
+    /// When it was born.
+    pub(super) const fn born(&self) -> u64 {
+        self.started.born
+    }
+
+    /// Waits until it has ended and nothing is left of what it started.
+    pub(in super::super) async fn wait(&mut self) {
+        // A sender that is gone has told everything it will.
+        let _lost = self.started.ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Kills it; the holder kills what it leaves behind.
+    pub(in super::super) async fn kill(&mut self) {
+        let request = HoldRequest::Kill(self.started.pid.cast_signed());
+        // A holder that does not answer was killed, and everything it held is ended.
+        let _replaced = self.holder.ask(request, None).await;
+    }
+}

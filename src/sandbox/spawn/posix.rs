@@ -1,0 +1,59 @@
+//! Starting a supervisor on Unix systems other than Linux: as a child of the daemon.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use tokio::process::{Child, Command};
+
+use super::Descriptors;
+use crate::sandbox::keeper;
+
+/// Starts supervisors.
+#[derive(Debug, Default)]
+pub(in super::super) struct Spawner;
+
+impl Spawner {
+    /// Nothing is inherited here: there are no subreapers.
+    pub(in super::super) const fn adopting_orphans(&self) {}
+
+    /// Executes `program` as a supervisor.
+    pub(super) async fn start(&self, program: &Path, descriptors: Descriptors) -> io::Result<Process> {
+        let Descriptors { link, stdout, stderr } = descriptors;
+        let child = Command::new(program)
+            .arg0("push")
+            .arg(keeper::ARGUMENT)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(link))
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()?;
+        Ok(Process(child))
+    }
+}
+
+/// A supervisor's process.
+pub(in super::super) struct Process(Child);
+
+impl Process {
+    /// Its id.
+    pub(super) fn pid(&self) -> io::Result<u32> {
+        self.0.id().ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    /// When it was born, which is not told here.
+    pub(super) const fn born(&self) -> u64 {
+        0
+    }
+
+    /// Waits for its end, so that no zombie stays.
+    pub(in super::super) async fn wait(&mut self) {
+        let _status = self.0.wait().await;
+    }
+
+    /// Kills it.
+    pub(in super::super) async fn kill(&mut self) {
+        let _dead = self.0.start_kill();
+    }
+}

@@ -1,0 +1,235 @@
+//! The index of a working tree: which other repositories it names, and putting it back.
+//!
+//! `git status` enters a repository inside the working tree that the index names, and believes the configuration there, which a
+//! command may have written. So a command may not add such an entry. One that names a place without a repository leads nowhere:
+//! commits with submodules that are not checked out have them. The file is read as git reads it; see `gitformat-index(5)`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
+
+/// The longest index that is read.
+const INDEX_MAX: u64 = 256 * 1024 * 1024;
+/// The longest configuration that is read.
+const CONFIG_MAX: u64 = 8 * 1024 * 1024;
+/// How many names of a git directory are looked through for parts of a split index.
+const NAMES_MAX: usize = 100_000;
+
+const NAME: &str = "index";
+/// Git writes a new index under this name, and whoever finds it taken waits.
+const LOCK: &str = "index.lock";
+
+/// An index at one moment.
+#[derive(Debug, PartialEq, Eq)]
+pub(in super::super) struct Index {
+    /// The file; nothing where there is none, as before the first change of a repository.
+    bytes: Option<Vec<u8>>,
+    /// The repositories that it names, by their paths.
+    gitlinks: BTreeSet<Vec<u8>>,
+}
+
+impl Index {
+    /// Reads the index in the directory of a working tree; `shared` is the directory with the configuration. It blocks.
+    pub(in super::super) fn read(git_dir: &Path, shared: &Path) -> Result<Self, GroundError> {
+        let unreadable = || GroundError::NotAFile { path: git_dir.join(NAME) };
+        let config = Ground::open(shared, Reach::Workspace)?.content(Path::new("config"), CONFIG_MAX)?;
+        let object_name = object_name(&String::from_utf8_lossy(&config));
+        let folder = Ground::open(git_dir, Reach::Workspace)?.folder(Path::new("."))?;
+        let bytes = content(&folder, OsStr::new(NAME))?;
+        let mut gitlinks = BTreeSet::new();
+        // What a part of a split index says may be used or not: all of it counts.
+        let (entries, _) = folder.entries(NAMES_MAX)?;
+        let shared = entries.iter().filter(|entry| entry.kind == Kind::File).map(|entry| &entry.name);
+        let shared = shared.filter(|name| name.as_encoded_bytes().starts_with(b"sharedindex."));
+        let shared = shared.map(|name| content(&folder, name)).collect::<Result<Vec<_>, _>>()?;
+        for bytes in bytes.iter().chain(shared.iter().flatten()) {
+            gitlinks.extend(gitlinks_in(bytes, object_name).ok_or_else(unreadable)?);
+        }
+        Ok(Self { bytes, gitlinks })
+    }
+
+    /// Tells whether it names a repository in a working tree that an earlier one does not; it blocks.
+    pub(super) fn leads_to_more_than(&self, earlier: &Self, work_tree: &Path) -> bool {
+        self.gitlinks.difference(&earlier.gitlinks).any(|path| may_be_repository(work_tree, path))
+    }
+
+    /// Makes it the index again, as git would: whoever holds the lock is not disturbed.
+    pub(in super::super) fn put_back(&self, git_dir: &Path) -> Result<(), GroundError> {
+        let folder = Ground::open(git_dir, Reach::Workspace)?.folder(Path::new("."))?;
+        match &self.bytes {
+            Some(bytes) if content(&folder, OsStr::new(NAME))?.as_ref() == Some(bytes) => Ok(()),
+            Some(bytes) => folder.replace_by(OsStr::new(LOCK), OsStr::new(NAME), bytes),
+            None if folder.kind(OsStr::new(NAME))?.is_none() => Ok(()),
+            None => folder.unlink(OsStr::new(NAME)),
+        }
+    }
+}
+
+/// Tells whether git may find a repository at a path of the index; what cannot be looked at may be one.
+fn may_be_repository(work_tree: &Path, path: &[u8]) -> bool {
+    let Ok(path) = std::str::from_utf8(path) else { return true };
+    match fs::symlink_metadata(work_tree.join(path).join(".git")) {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
+/// How many bytes the name of an object has in a repository with this configuration.
+fn object_name(config: &str) -> usize {
+    let line = |line: &str| {
+        let line = line.trim().to_ascii_lowercase();
+        line.starts_with("objectformat") && line.contains("sha256")
+    };
+    if config.lines().any(line) { 32 } else { 20 }
+}
+
+/// Reads a file that may be missing.
+fn content(folder: &Folder, name: &OsStr) -> Result<Option<Vec<u8>>, GroundError> {
+    let file = match folder.file(name) {
+        Err(GroundError::NotFound { .. }) => return Ok(None),
+        opened => opened?,
+    };
+    let path = || Path::new(name).to_owned();
+    let mut bytes = Vec::new();
+    let failed = |source| GroundError::Io { action: "read", path: path(), source };
+    file.take(INDEX_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > INDEX_MAX {
+        return Err(GroundError::TooLarge { path: path(), limit: INDEX_MAX });
+    }
+    Ok(Some(bytes))
+}
+
+/// The paths of entries that are commits of other repositories; nothing where it is no index.
+fn gitlinks_in(bytes: &[u8], object_name: usize) -> Option<BTreeSet<Vec<u8>>> {
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let version = number(4).filter(|version| (2..=4).contains(version))?;
+    let count = number(8).filter(|_| bytes.starts_with(b"DIRC"))?;
+    let mut found = BTreeSet::new();
+    let (mut at, mut name) = (12, Vec::new());
+    for _ in 0..count {
+        let mode = number(at + 24)?;
+        let flags_at = at + 40 + object_name;
+        let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let mut name_at = flags_at + 2;
+        if version >= 3 && flags & EXTENDED != 0 {
+            name_at += 2;
+        }
+        if version == 4 {
+            let (dropped, after) = offset(bytes, name_at)?;
+            let kept = name.len().checked_sub(dropped)?;
+            let length = memchr::memchr(0, bytes.get(after..)?)?;
+            name.truncate(kept);
+            name.extend_from_slice(&bytes[after..after + length]);
+            at = after + length + 1;
+        } else {
+            let length = match usize::from(flags & LENGTH) {
+                length if length == usize::from(LENGTH) => memchr::memchr(0, bytes.get(name_at..)?)?,
+                length => length,
+            };
+            name = bytes.get(name_at..name_at + length)?.to_vec();
+            // An entry ends with one to eight NUL bytes, at a multiple of eight.
+            at += (name_at + length - at + 8) & !7;
+        }
+        if mode & KIND == GITLINK {
+            found.insert(name.clone());
+        }
+    }
+    Some(found)
+}
+
+const KIND: u32 = 0o170_000;
+const GITLINK: u32 = 0o160_000;
+const EXTENDED: u16 = 0x4000;
+const LENGTH: u16 = 0x0fff;
+
+/// Reads a number of the kind that packs have for offsets; returns it and where it ends.
+fn offset(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut byte = *bytes.get(at)?;
+    let mut number = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        number = number.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+    }
+    Some((number, at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn gitlinks_are_found_in_every_version_of_an_index() {
+        let long = "d/".repeat(300) + "deep";
+        for (object_format, version) in [("sha1", 2), ("sha1", 3), ("sha1", 4), ("sha256", 2), ("sha256", 4)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let git = |args: &[&str]| {
+                let output = Command::new("git").args(args).current_dir(dir.path()).output().unwrap();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                String::from_utf8(output.stdout).unwrap()
+            };
+            git(&["init", "-q", &format!("--object-format={object_format}")]);
+            let git_dir = dir.path().join(".git");
+            let read = || Index::read(&git_dir, &git_dir).unwrap();
+            let none = read();
+            assert_eq!((&none.bytes, none.gitlinks.len()), (&None, 0));
+            for name in ["a", "sub/ab", "sub/abc", long.as_str(), "z"] {
+                let path = dir.path().join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, name).unwrap();
+            }
+            git(&["update-index", "--index-version", &version.to_string()]);
+            git(&["add", "."]);
+            // An entry with further flags, which the second version does not have.
+            std::fs::write(dir.path().join("later"), "").unwrap();
+            if version > 2 {
+                git(&["add", "--intent-to-add", "later"]);
+            }
+            let plain = read();
+            assert_eq!(plain.gitlinks.len(), 0);
+            let commit = "1".repeat(if object_format == "sha1" { 40 } else { 64 });
+            for name in ["inner", &format!("{long}er")] {
+                git(&["update-index", "--add", "--cacheinfo", &format!("160000,{commit},{name}")]);
+            }
+            let linked = read();
+            let names: Vec<&[u8]> = linked.gitlinks.iter().map(Vec::as_slice).collect();
+            assert_eq!(names, [format!("{long}er").as_bytes(), b"inner"], "{object_format} {version}");
+            let leads = |one: &Index, other: &Index| one.leads_to_more_than(other, dir.path());
+            assert!(!leads(&linked, &plain), "no repository is there");
+            // Git takes a file, a link and a directory for one.
+            std::fs::create_dir(dir.path().join("inner")).unwrap();
+            assert!(!leads(&linked, &plain));
+            std::fs::write(dir.path().join("inner/.git"), "").unwrap();
+            assert!(leads(&linked, &plain) && !leads(&plain, &linked) && !leads(&linked, &linked));
+            plain.put_back(&git_dir).unwrap();
+            assert_eq!(read(), plain);
+            assert!(git(&["ls-files", "--stage"]).lines().all(|line| !line.starts_with("160000")));
+            std::fs::write(git_dir.join(LOCK), "").unwrap();
+            assert!(linked.put_back(&git_dir).is_err(), "somebody else writes");
+            std::fs::remove_file(git_dir.join(LOCK)).unwrap();
+            none.put_back(&git_dir).unwrap();
+            assert!(!git_dir.join(NAME).exists());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_no_index_is_not_taken_for_one() {
+        for bytes in [
+            &b""[..],
+            b"DIRC",
+            b"DIRC\0\0\0\x02\0\0\0\x01",
+            b"PACK\0\0\0\x02\0\0\0\0",
+            b"DIRC\0\0\0\x09\0\0\0\0",
+        ] {
+            assert_eq!(gitlinks_in(bytes, 20), None, "{bytes:?}");
+        }
+        assert_eq!(gitlinks_in(b"DIRC\0\0\0\x02\0\0\0\0", 20), Some(BTreeSet::new()));
+    }
+}

@@ -1,0 +1,233 @@
+//! What stands in a git directory at one moment, as far as it is compared.
+//!
+//! Everything is opened name by name, and no link is followed: other commands may be at work in the same directory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::ground::{Folder, Ground, GroundError, Kind, Reach};
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// How many names.
+    pub(super) entries: usize,
+    /// How many directories lie in each other.
+    pub(super) depth: usize,
+    /// How many bytes of a file are kept; a longer one is known by its length alone, and cannot be put back.
+    pub(super) file_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 200_000, depth: 40, file_bytes: 1024 * 1024 }
+    }
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    Directory,
+    Link(PathBuf),
+    File {
+        bytes: Vec<u8>,
+        permissions: Permissions,
+    },
+    /// A file of so many bytes.
+    Long(u64),
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+/// What stood in a git directory.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// At the compared paths and below them.
+    compared: BTreeMap<PathBuf, Found>,
+    /// Links and special files everywhere else.
+    unusual: BTreeMap<PathBuf, Found>,
+    left: usize,
+    incomplete: bool,
+}
+
+impl Snapshot {
+    /// Looks at the directory `root`: at the compared paths in full, at those that are closed not at all, and for links
+    /// and special files in the rest.
+    pub(super) fn take(
+        root: &Path,
+        compared: &BTreeSet<PathBuf>,
+        closed: &BTreeSet<PathBuf>,
+        limits: Limits,
+    ) -> Result<Self, GroundError> {
+        let ground = Ground::open(root, Reach::Workspace)?;
+        let mut snapshot = Self { left: limits.entries, ..Self::default() };
+        let walk = Walk { compared, closed, limits };
+        let top = ground.folder(Path::new("."))?;
+        // By their names: however much was put into the directory, they are found.
+        for path in compared {
+            snapshot.left = limits.entries;
+            snapshot.named(&top, path, limits);
+        }
+        snapshot.left = limits.entries;
+        snapshot.rest(&top, Path::new(""), &walk);
+        Ok(snapshot)
+    }
+
+    /// Returns the links among paths that are compared.
+    pub(super) fn links<'a>(&'a self, paths: &'a BTreeSet<PathBuf>) -> impl Iterator<Item = &'a PathBuf> {
+        paths.iter().filter(|path| matches!(self.compared.get(*path), Some(Found::Link(_))))
+    }
+
+    /// Takes down what stands at a path, however it is reached.
+    fn named(&mut self, top: &Folder, path: &Path, limits: Limits) {
+        let Some(name) = path.file_name() else { return };
+        let above = path.parent().unwrap_or(Path::new(""));
+        let mut folder: Option<Folder> = None;
+        for part in above.components() {
+            let part = part.as_os_str();
+            let from = folder.as_ref().unwrap_or(top);
+            // A link or a file in the place of a directory is found by the walk.
+            match self.seen(from.kind(part)).flatten() {
+                Some(Kind::Directory) => match self.seen(from.folder(part)) {
+                    Some(inner) => folder = Some(inner),
+                    None => return,
+                },
+                Some(Kind::File | Kind::Link | Kind::Other) | None => return,
+            }
+        }
+        self.whole(folder.as_ref().unwrap_or(top), name, path, limits);
+    }
+
+    /// Whether there was more than may be looked at, or something that could not be.
+    pub(super) const fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+
+    /// Returns what stood at a path.
+    pub(super) fn found(&self, path: &Path) -> Option<&Found> {
+        self.compared.get(path).or_else(|| self.unusual.get(path))
+    }
+
+    /// Returns the paths at which something else stands in a later snapshot, those above before those below.
+    ///
+    /// A link or special file that is gone from where nothing is compared is no change.
+    pub(super) fn changed(&self, later: &Self) -> BTreeSet<PathBuf> {
+        let differs = |path: &&PathBuf| self.compared.get(*path) != later.compared.get(*path);
+        let compared = self.compared.keys().chain(later.compared.keys()).filter(differs);
+        let is_new = |(path, found): &(&PathBuf, &Found)| self.unusual.get(*path) != Some(*found);
+        let unusual = later.unusual.iter().filter(is_new).map(|(path, _)| path);
+        compared.chain(unusual).cloned().collect()
+    }
+
+    /// Looks for links and special files, and for what is compared.
+    fn rest(&mut self, folder: &Folder, path: &Path, walk: &Walk<'_>) {
+        for (name, kind) in self.names(folder) {
+            let inner = path.join(&name);
+            if walk.closed.contains(&inner) || walk.compared.contains(&inner) {
+                continue;
+            }
+            match kind {
+                Kind::File => {}
+                Kind::Link => {
+                    if let Some(target) = self.seen(folder.target(&name)) {
+                        self.unusual.insert(inner, Found::Link(target));
+                    }
+                }
+                Kind::Other => {
+                    self.unusual.insert(inner, Found::Special);
+                }
+                // Contents are named by their digest, and git replaces no file there by writing through a link.
+                Kind::Directory if is_fan_out(&inner) => {}
+                Kind::Directory if inner.components().count() > walk.limits.depth => self.incomplete = true,
+                Kind::Directory => {
+                    if let Some(folder) = self.seen(folder.folder(&name)) {
+                        self.rest(&folder, &inner, walk);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes down what stands at a name, with everything in it.
+    fn whole(&mut self, folder: &Folder, name: &OsStr, path: &Path, limits: Limits) {
+        let found = match self.seen(folder.kind(name)).flatten() {
+            None => None,
+            Some(Kind::Link) => self.seen(folder.target(name)).map(Found::Link),
+            Some(Kind::Other) => Some(Found::Special),
+            Some(Kind::File) => self.seen(folder.file(name)).map(|file| file_found(file, limits)),
+            Some(Kind::Directory) if path.components().count() > limits.depth => {
+                self.incomplete = true;
+                None
+            }
+            Some(Kind::Directory) => {
+                if let Some(folder) = self.seen(folder.folder(name)) {
+                    for (name, _) in self.names(&folder) {
+                        // The objects of a submodule are no more believed than those of the repository.
+                        if !is_data_of_module(path, &name) {
+                            self.whole(&folder, &name, &path.join(&name), limits);
+                        }
+                    }
+                }
+                // Also one that cannot be looked into stands there.
+                Some(Found::Directory)
+            }
+        };
+        if let Some(found) = found {
+            self.compared.insert(path.to_owned(), found);
+        }
+    }
+
+    /// The names in a directory, as far as there may be more.
+    fn names(&mut self, folder: &Folder) -> Vec<(OsString, Kind)> {
+        let Some((entries, more)) = self.seen(folder.entries(self.left)) else { return Vec::new() };
+        self.left -= entries.len();
+        self.incomplete |= more;
+        entries.into_iter().map(|entry| (entry.name, entry.kind)).collect()
+    }
+
+    /// What went away meanwhile is not there; what cannot be looked at is missing here.
+    fn seen<T>(&mut self, looked: Result<T, GroundError>) -> Option<T> {
+        match looked {
+            Ok(seen) => Some(seen),
+            Err(GroundError::NotFound { .. }) => None,
+            Err(_) => {
+                self.incomplete = true;
+                None
+            }
+        }
+    }
+}
+
+/// What is looked at in which way.
+struct Walk<'a> {
+    compared: &'a BTreeSet<PathBuf>,
+    closed: &'a BTreeSet<PathBuf>,
+    limits: Limits,
+}
+
+fn file_found(file: File, limits: Limits) -> Found {
+    let (length, permissions) = match file.metadata() {
+        Ok(there) => (there.len(), there.permissions()),
+        Err(_) => return Found::Special,
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(limits.file_bytes.saturating_add(1)).read_to_end(&mut bytes);
+    if read.is_err() || bytes.len() as u64 > limits.file_bytes {
+        return Found::Long(length);
+    }
+    Found::File { bytes, permissions }
+}
+
+/// Whether a directory holds objects by the first letters of their names.
+fn is_fan_out(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    path.parent() == Some(Path::new("objects")) && name.len() == 2
+}
+
+/// Whether a name in a directory below `modules` is that of contents, names of commits or history.
+fn is_data_of_module(path: &Path, name: &OsStr) -> bool {
+    path.starts_with("modules") && ["objects", "refs", "logs", "lfs"].iter().any(|data| name == *data)
+}

@@ -1,0 +1,308 @@
+//! What git ignores, for a search: patterns of `.ignore`, `.gitignore`, `.git/info/exclude` and the user's own list.
+//!
+//! These files belong to whoever wrote the repository. Only regular ones are opened, none is waited for, and both their size and
+//! the number of their patterns are bounded, as patterns cost far more memory than bytes; what is left out is said in a note.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::bounded_io::{self, FileError};
+use crate::sandbox::ground::{Entry, Folder, GroundError, Kind};
+
+/// How much of such files is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IgnoreLimits {
+    /// Bytes of one file.
+    pub file_bytes: usize,
+    /// Patterns of one file.
+    pub file_patterns: usize,
+    /// Bytes of all patterns that hold at once.
+    pub all_bytes: usize,
+    /// How many patterns hold at once.
+    pub all_patterns: usize,
+}
+
+impl Default for IgnoreLimits {
+    fn default() -> Self {
+        Self { file_bytes: 64 << 10, file_patterns: 2_000, all_bytes: 256 << 10, all_patterns: 5_000 }
+    }
+}
+
+/// How many notes are kept.
+const NOTES: usize = 10;
+
+/// How much of a configuration of git is read.
+const CONFIG_BYTES: u64 = 256 << 10;
+
+/// Whose patterns these are; what comes first is decided by first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Ignore,
+    Gitignore,
+    Exclude,
+    User,
+}
+
+/// The patterns of one file.
+struct Level {
+    origin: Origin,
+    matcher: Gitignore,
+    bytes: usize,
+}
+
+/// The patterns that hold where a search is.
+pub(super) struct Ignores {
+    levels: Vec<Level>,
+    /// How many of the levels belong to what lies around the repository that the search is in.
+    outer: usize,
+    limits: IgnoreLimits,
+    notes: Vec<String>,
+}
+
+/// What held before a directory was entered.
+pub(super) struct Before {
+    levels: usize,
+    outer: usize,
+}
+
+impl Ignores {
+    pub(super) const fn new(limits: IgnoreLimits) -> Self {
+        Self { levels: Vec::new(), outer: 0, limits, notes: Vec::new() }
+    }
+
+    /// Returns what was left out.
+    pub(super) fn into_notes(self) -> Vec<String> {
+        self.notes
+    }
+
+    /// Adds the user's own list: the one that git is configured with, or else the usual one.
+    pub(super) fn add_users(&mut self, home: &Path, config_home: &Path, root: &Path) {
+        let configs = [home.join(".gitconfig"), config_home.join("git/config")];
+        let configured = configs.iter().find_map(|config| {
+            let text = bounded_io::read(config, CONFIG_BYTES).ok()?;
+            excludes_file(&String::from_utf8_lossy(&text), home)
+        });
+        let path = configured.unwrap_or_else(|| config_home.join("git/ignore"));
+        self.add_path(Origin::User, &path, root);
+    }
+
+    /// Adds the files of the directories above a workspace, up to the repository that it lies in, if it does.
+    pub(super) fn add_above(&mut self, workspace: &Path) {
+        let has_git = |place: &Path| place.join(".git").symlink_metadata().is_ok();
+        if has_git(workspace) {
+            return;
+        }
+        let above: Vec<&Path> = workspace.ancestors().skip(1).collect();
+        let Some(repository) = above.iter().position(|place| has_git(place)) else { return };
+        self.add_path(Origin::Exclude, &above[repository].join(".git/info/exclude"), above[repository]);
+        for place in above[..=repository].iter().rev() {
+            self.add_path(Origin::Ignore, &place.join(".ignore"), place);
+            self.add_path(Origin::Gitignore, &place.join(".gitignore"), place);
+        }
+    }
+
+    /// Adds the files of a directory that is entered; `path` is its absolute path.
+    pub(super) fn enter(&mut self, folder: &Folder, entries: &[Entry], path: &Path) -> Before {
+        let before = Before { levels: self.levels.len(), outer: self.outer };
+        let find = |name: &str| entries.iter().find(|entry| entry.name == name);
+        if let Some(git) = find(".git") {
+            self.outer = self.levels.len();
+            let exclude = (git.kind == Kind::Directory).then(|| exclude_of(folder)).transpose();
+            self.add_opened(Origin::Exclude, exclude, &path.join(".git/info/exclude"), path);
+        }
+        for (name, origin) in [(".ignore", Origin::Ignore), (".gitignore", Origin::Gitignore)] {
+            let Some(entry) = find(name) else { continue };
+            let opened = match entry.kind {
+                Kind::File => folder.file(OsStr::new(name)).map(Some),
+                Kind::Directory => Ok(None),
+                Kind::Link | Kind::Other => Err(GroundError::NotAFile { path: name.into() }),
+            };
+            self.add_opened(origin, opened, &path.join(name), path);
+        }
+        before
+    }
+
+    /// Forgets the files of a directory that is left.
+    pub(super) fn leave(&mut self, before: &Before) {
+        self.levels.truncate(before.levels);
+        self.outer = before.outer;
+    }
+
+    /// Tells whether something at an absolute path is left out.
+    pub(super) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
+        for origin in [Origin::Ignore, Origin::Gitignore, Origin::Exclude, Origin::User] {
+            // A repository in another does not inherit what git ignores there.
+            let first = match origin {
+                Origin::Gitignore | Origin::Exclude => self.outer,
+                Origin::Ignore | Origin::User => 0,
+            };
+            let levels = self.levels.get(first..).unwrap_or_default();
+            for level in levels.iter().rev().filter(|level| level.origin == origin) {
+                match level.matcher.matched(path, is_directory) {
+                    Match::None => {}
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                }
+            }
+        }
+        false
+    }
+
+    /// Says that something is left out, unless enough was said.
+    pub(super) fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES {
+            self.notes.push(note);
+        }
+    }
+
+    fn add_path(&mut self, origin: Origin, path: &Path, root: &Path) {
+        match bounded_io::open(path) {
+            Ok(file) => self.add_file(origin, file, path, root),
+            Err(FileError::NotFound { .. }) => {}
+            Err(error) => self.note(format!("{error}; its patterns are not used")),
+        }
+    }
+
+    fn add_opened(
+        &mut self,
+        origin: Origin,
+        opened: Result<Option<File>, GroundError>,
+        path: &Path,
+        root: &Path,
+    ) {
+        match opened {
+            Ok(None) | Err(GroundError::NotFound { .. }) => {}
+            Ok(Some(file)) => self.add_file(origin, file, path, root),
+            Err(error) => self.note(format!("{error}; its patterns are not used")),
+        }
+    }
+
+    fn add_file(&mut self, origin: Origin, file: File, path: &Path, root: &Path) {
+        match bounded_io::prefix_of(file, self.limits.file_bytes as u64) {
+            Ok((bytes, more)) => self.add(origin, &bytes, more, path, root),
+            Err(error) => self.note(unusable(path, &error)),
+        }
+    }
+
+    fn add(&mut self, origin: Origin, bytes: &[u8], more: bool, path: &Path, root: &Path) {
+        let (mut held_bytes, mut held) = (0, 0);
+        for level in &self.levels {
+            held_bytes += level.bytes;
+            held += level.matcher.len();
+        }
+        let limits = self.limits;
+        let text = String::from_utf8_lossy(bytes);
+        // Half a pattern is another pattern.
+        let whole = if more { text.rfind('\n').map_or("", |end| &text[..end]) } else { &text };
+        let mut cut = more.then(|| format!("it has more than {} bytes", limits.file_bytes));
+        let mut builder = GitignoreBuilder::new(root);
+        let (mut patterns, mut used) = (0, 0);
+        for line in whole.trim_start_matches('\u{feff}').lines() {
+            if line.starts_with('#') || line.trim().is_empty() {
+                continue;
+            }
+            if patterns == limits.file_patterns {
+                cut = Some(format!("it has more than {patterns} patterns"));
+                break;
+            }
+            if held + patterns == limits.all_patterns || held_bytes + used + line.len() > limits.all_bytes {
+                cut = Some("there are too many patterns in all such files together".to_owned());
+                break;
+            }
+            patterns += 1;
+            used += line.len();
+            // Git, too, goes on without a pattern that is none.
+            drop(builder.add_line(None, line).err());
+        }
+        match builder.build() {
+            Ok(matcher) if matcher.is_empty() => {}
+            Ok(matcher) => self.levels.push(Level { origin, matcher, bytes: used }),
+            Err(error) => self.note(unusable(path, &error)),
+        }
+        if let Some(why) = cut {
+            let path = path.display();
+            self.note(format!("{path}: only its first {patterns} patterns are used, as {why}"));
+        }
+    }
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: its patterns are not used: {error}", path.display())
+}
+
+fn exclude_of(folder: &Folder) -> Result<File, GroundError> {
+    folder.folder(OsStr::new(".git"))?.folder(OsStr::new("info"))?.file(OsStr::new("exclude"))
+}
+
+/// Finds the user's own list in a configuration of git.
+fn excludes_file(config: &str, home: &Path) -> Option<PathBuf> {
+    let value = config.lines().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("excludesfile").then(|| value.trim().trim_matches('"').trim())
+    })?;
+    match value.strip_prefix("~/") {
+        Some(below) => Some(home.join(below)),
+        None => Some(PathBuf::from(value)).filter(|path| path.is_absolute()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_list_is_found_in_a_configuration() {
+        let home = Path::new("/home/ann");
+        for (config, expected) in [
+            ("[core]\n\texcludesFile = ~/.ignored\n", Some("/home/ann/.ignored")),
+            ("[core]\nexcludesfile=\"/etc/ignored\"", Some("/etc/ignored")),
+            ("[core]\nexcludesfile = relative", None),
+            ("[core]\nexclude = /x", None),
+        ] {
+            assert_eq!(excludes_file(config, home).as_deref(), expected.map(Path::new), "{config}");
+        }
+    }
+
+    #[test]
+    fn what_comes_first_and_lies_deeper_decides() {
+        let mut ignores = Ignores::new(IgnoreLimits::default());
+        let (root, deep) = (Path::new("/w"), Path::new("/w/deep"));
+        ignores.add(Origin::User, b"*.log", false, root, root);
+        ignores.add(Origin::Gitignore, b"target/\n/only-here\n!kept.log", false, root, root);
+        ignores.add(Origin::Ignore, b"secret", false, root, root);
+        for (path, directory, ignored) in [
+            ("/w/a.log", false, true),
+            ("/w/kept.log", false, false),
+            ("/w/target", true, true),
+            ("/w/target", false, false),
+            ("/w/only-here", false, true),
+            ("/w/deep/only-here", false, false),
+            ("/w/deep/secret", false, true),
+        ] {
+            assert_eq!(ignores.ignores(Path::new(path), directory), ignored, "{path}");
+        }
+        ignores.add(Origin::Gitignore, b"!target/", false, deep, deep);
+        assert!(!ignores.ignores(&deep.join("target"), true), "the deeper file decides");
+    }
+
+    #[test]
+    fn patterns_are_bounded_in_a_file_and_in_all_together() {
+        let limits = IgnoreLimits { file_bytes: 100, file_patterns: 3, all_bytes: 1_000, all_patterns: 4 };
+        let mut ignores = Ignores::new(limits);
+        let root = Path::new("/w");
+        ignores.add(Origin::Gitignore, b"# one\n\na\nb\nc\nd\n", false, &root.join("f"), root);
+        let ignored = |ignores: &Ignores, name: &str| ignores.ignores(&root.join(name), false);
+        assert!(ignored(&ignores, "c") && !ignored(&ignores, "d"));
+        ignores.add(Origin::Gitignore, b"e\nf\n", false, &root.join("g"), root);
+        assert!(ignored(&ignores, "e") && !ignored(&ignores, "f"));
+        // A file that was cut in the middle of a pattern.
+        let mut ignores = Ignores::new(limits);
+        ignores.add(Origin::Gitignore, b"a\nbc", true, &root.join("h"), root);
+        assert!(ignored(&ignores, "a") && !ignored(&ignores, "bc") && !ignored(&ignores, "b"));
+        assert_eq!(ignores.into_notes().len(), 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Opening without waiting, and owners, on Unix.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+
+/// Opens what is there for reading: no link, and without waiting for a pipe's other side.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+}
+
+/// Whether something is the user's own.
+pub(super) fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| there.uid() == geteuid().as_raw())
+}

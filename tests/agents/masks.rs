@@ -1,0 +1,176 @@
+//! What whoever approves a model's call is shown: everything that would be done, and no known secret value.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, KEY, wants};
+use crate::daemon::Client;
+use crate::model::Reply;
+use crate::ordinary_user::also_as_an_ordinary_user;
+
+/// A value that only its variable's name gives away.
+const VALUE: &str = "correct-horse-battery-staple";
+
+#[test]
+fn an_approval_shows_everything_that_would_run_whatever_its_shape() {
+    also_as_an_ordinary_user("masks::an_approval_shows_everything_that_would_run_whatever_its_shape");
+    for command in [
+        r#"DB_PASSWORD="x$(touch PWNED; echo y)" true"#,
+        ": '-----BEGIN PRIVATE KEY-----'\ntouch PWNED\n: '-----END PRIVATE KEY-----'",
+        "TOKEN=dG91Y2ggUFdORUQK; echo $TOKEN | base64 -d | sh",
+    ] {
+        let bench = Bench::new();
+        let args = json!({"command": command, "outside": true});
+        bench.server.script([wants("Run.", "sandbox_exec", args), Reply::says("Done.")]);
+        let (mut client, session) = bench.begin("go");
+        let intended = client.event_of("tool_call");
+        let asked = client.event_of("approval_required")["payload"].clone();
+        for shown in
+            [&asked["summary"], &asked["details"]["command"], &intended["payload"]["args"]["command"]]
+        {
+            assert_eq!(shown, command, "{asked}");
+        }
+        assert_eq!(asked["details"]["maskedValues"], Value::Null);
+        let listed: Value = serde_json::from_str(&push(&bench, &["approvals", "--json"])).unwrap();
+        assert_eq!(listed["approvals"][0]["details"]["command"], command);
+        for words in [&["approvals"][..], &["approvals", "--whole"], &["show", &session]] {
+            let screen = push(&bench, words);
+            for line in command.lines() {
+                assert!(screen.contains(line), "push {words:?}: {screen}");
+            }
+        }
+        assert!(!bench.cwd().join("PWNED").exists(), "it has not run");
+        decide(&mut client, &session, &asked, "approve");
+        client.event_of("run_complete");
+        assert!(bench.cwd().join("PWNED").exists(), "what was shown is what runs");
+        // What is replayed later is what was shown.
+        let mut later = bench.back(&session);
+        assert_eq!(later.event_of("approval_required")["payload"]["details"]["command"], command);
+    }
+}
+
+#[test]
+fn a_known_value_is_masked_and_counted_and_used_as_it_is() {
+    also_as_an_ordinary_user("masks::a_known_value_is_masked_and_counted_and_used_as_it_is");
+    let bench = Bench::new();
+    let command = format!("printf '%s\\n' {VALUE} >> made; DB_PASSWORD=\"$(echo [a-z])\" true");
+    bench.server.script([
+        wants("Run.", "sandbox_exec", json!({"command": command})),
+        wants(
+            "Write.",
+            "sandbox_write_file",
+            json!({"path": "made", "content": format!("k={VALUE};touch x\n")}),
+        ),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = with_value(&bench);
+    let asked = client.event_of("approval_required")["payload"].clone();
+    assert_eq!(
+        asked["details"]["command"],
+        "printf '%s\\n' [redacted] >> made; DB_PASSWORD=\"$(echo [a-z])\" true"
+    );
+    assert_eq!(
+        (&asked["details"]["maskedValues"], &asked["title"]),
+        (&json!(1), &json!("Approve command (1 secret value masked)"))
+    );
+    let screen = push(&bench, &["approvals", "--whole"]);
+    assert!(screen.contains("1 secret value is masked, each shown as [redacted]"), "{screen}");
+    decide(&mut client, &session, &asked, "approve");
+    let asked = client.event_of("approval_required")["payload"].clone();
+    let diff = asked["details"]["diff"].as_str().unwrap();
+    assert!(diff.contains("-[redacted]\n+k=[redacted];touch x\n"), "{diff}");
+    assert_eq!(bench.file("made"), format!("{VALUE}\n"), "the command had the value");
+    decide(&mut client, &session, &asked, "approve");
+    client.event_of("run_complete");
+    assert_eq!(bench.file("made"), format!("k={VALUE};touch x\n"));
+    drop(client);
+    super::hostile::assert_unkept(&bench, VALUE);
+}
+
+#[test]
+fn a_call_that_cannot_be_shown_without_a_secret_is_refused() {
+    also_as_an_ordinary_user("masks::a_call_that_cannot_be_shown_without_a_secret_is_refused");
+    let bench = Bench::new();
+    let split = VALUE.replace("horse", "ho\"\"rse");
+    let marked = format!("echo {KEY}; rm [redacted]");
+    bench.server.script([
+        wants("Run.", "sandbox_exec", json!({"command": format!("echo {split} > made")})),
+        wants("Run.", "sandbox_exec", json!({"command": marked})),
+        wants("Ask.", "ask_user", json!({"method": "confirm", "title": format!("Is it {split}?")})),
+        Reply::says("Then not."),
+    ]);
+    let (mut client, _) = with_value(&bench);
+    let events = client.events_until("run_complete");
+    assert!(events.iter().all(|event| event["type"] != "approval_required"), "{events:?}");
+    let errors: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_result")
+        .map(|event| event["payload"]["structuredError"]["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(errors, ["SECRET_IN_CALL"; 3]);
+    assert!(!bench.cwd().join("made").exists());
+    let told = bench.told(1).last().unwrap()["content"].to_string();
+    assert!(told.contains("pass it by environment"), "{told}");
+    drop(client);
+    super::hostile::assert_unkept(&bench, KEY);
+}
+
+#[test]
+fn a_value_that_acts_by_itself_masks_nothing() {
+    also_as_an_ordinary_user("masks::a_value_that_acts_by_itself_masks_nothing");
+    let bench = Bench::new();
+    let value = "; touch PWNED ;";
+    bench.server.script([
+        wants("Run.", "sandbox_exec", json!({"command": format!("true {value} true")})),
+        Reply::says("Then not."),
+    ]);
+    let (mut client, session) = bench.session();
+    let mut environment = bench.environment();
+    environment["X_TOKEN"] = json!(value);
+    client.get("send_user_message", json!({"sessionId": session, "text": "go", "environment": environment}));
+    let events = client.events_until("run_complete");
+    let result = events.iter().find(|event| event["type"] == "tool_result").expect("a result");
+    assert_eq!(result["payload"]["structuredError"]["code"], "SECRET_IN_CALL", "{result}");
+    assert!(!bench.cwd().join("PWNED").exists());
+}
+
+#[test]
+fn a_long_difference_is_not_cut_in_the_middle_of_a_value() {
+    also_as_an_ordinary_user("masks::a_long_difference_is_not_cut_in_the_middle_of_a_value");
+    let bench = Bench::new();
+    // The difference is cut at 128 KiB; the value lies over that place.
+    let head = "x".repeat(128 * 1024 - 60);
+    let content = format!("{head}{VALUE}{VALUE}{VALUE}\n");
+    bench.server.script([
+        wants("Write.", "sandbox_write_file", json!({"path": "long", "content": content})),
+        Reply::says("Done."),
+    ]);
+    let (mut client, session) = with_value(&bench);
+    let asked = client.event_of("approval_required")["payload"].clone();
+    assert_eq!(asked["details"]["diffTruncated"], true);
+    let shown = asked.to_string();
+    assert!((6..VALUE.len()).all(|length| !shown.contains(&VALUE[..length])), "half of a value is shown");
+    decide(&mut client, &session, &asked, "deny");
+    client.event_of("run_complete");
+    assert!(fs::metadata(bench.cwd().join("long")).is_err());
+}
+
+fn with_value(bench: &Bench) -> (Client, String) {
+    let (mut client, session) = bench.session();
+    let mut environment = bench.environment();
+    environment["DB_PASSWORD"] = json!(VALUE);
+    client.get("send_user_message", json!({"sessionId": session, "text": "go", "environment": environment}));
+    (client, session)
+}
+
+fn decide(client: &mut Client, session: &str, asked: &Value, decision: &str) {
+    let vote = json!({"sessionId": session, "approvalId": asked["approvalId"], "decision": decision});
+    client.get("submit_approval", vote);
+}
+
+fn push(bench: &Bench, words: &[&str]) -> String {
+    let output = bench.daemon.command("push").args(words).output().expect("push");
+    assert!(output.status.success(), "push {words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("a text")
+}

@@ -1,0 +1,59 @@
+//! Which session files go with a session: those that were created for it, and never one of another program unasked.
+
+transcripts! {
+    push_delete_removes_every_file_that_was_created_for_the_session => r#"
+        model "One"
+        model "Two"
+        model "Three"
+        > create_session @s
+        ok {"data":{"sessionInfo":{"sessionFile":"$first"}}}
+        > prompt @s {"message":"asked first"}
+        ok
+        until ${first} One
+        > new_session @s
+        ok
+        > get_state @s
+        ok {"data":{"sessionFile":"$second"}}
+        > prompt @s {"message":"asked second"}
+        ok
+        until ${second} Two
+        > create_session @t
+        ok {"data":{"sessionInfo":{"sessionFile":"$other"}}}
+        > prompt @t {"message":"asked elsewhere"}
+        ok
+        until ${other} Three
+        cli delete s --yes
+        gone ${first}
+        gone ${second}
+        holds ${other} asked elsewhere
+        > list_stored_sessions
+        ok {"data":{"sessions":[{"sessionId":"t"}]}}
+    "#
+
+    push_delete_keeps_an_imported_file_unless_it_is_to_go => r#"
+        file ~/.pi/agent/sessions/old.jsonl "{\"type\":\"session\",\"version\":3,\"id\":\"stored\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n{\"type\":\"message\",\"id\":\"a1\",\"parentId\":null,\"timestamp\":\"2026-01-01T00:00:01.000Z\",\"message\":{\"role\":\"user\",\"content\":\"from before\",\"timestamp\":1767225601000}}\n"
+        > load_session #one {"sessionPath":"${home}/.pi/agent/sessions/old.jsonl"}
+        ok
+        > prompt @stored {"message":"$ echo more"}
+        ok
+        until ~/.pi/agent/sessions/old.jsonl toolResult
+        cli delete stored --yes
+        holds ~/.pi/agent/sessions/old.jsonl from before
+        > load_session #two {"sessionPath":"${home}/.pi/agent/sessions/old.jsonl"}
+        ok
+        cli delete stored --yes --with-pi-files
+        gone ~/.pi/agent/sessions/old.jsonl
+    "#
+
+    delete_session_removes_no_file => r#"
+        model "One"
+        > create_session @s
+        ok {"data":{"sessionInfo":{"sessionFile":"$file"}}}
+        > prompt @s {"message":"asked first"}
+        ok
+        until ${file} One
+        > delete_session @s
+        ok
+        holds ${file} asked first / One
+    "#
+}

@@ -1,0 +1,307 @@
+//! Real projects, built and tested by confined commands: Rust, Node and Python with dependencies from their registries, Go
+//! without.
+//!
+//! Each is built three times: with empty caches and the network, again without the network from what the first build has
+//! left in the private cache, and in another workspace without the network from what is in the user's own cache.
+//! Registries are reached through the settings of whoever runs the test. Where a toolchain or a registry is missing, the
+//! test says so and shows nothing.
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/skip.rs"]
+mod skip;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pushd::sandbox::confine::{Confinement, Leave, Way, credential_stores, toolchain};
+use pushd::sandbox::{Chunk, Local, Outputs, RunTree, SandboxProvider, Step, StepEnd, Strength, Terms};
+use skip::skip;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+/// A project, and how it is built.
+struct Project {
+    /// What must be installed.
+    programs: &'static [&'static str],
+    files: &'static [(&'static str, &'static str)],
+    /// Fetches, builds and tests; with the network.
+    cold: &'static str,
+    /// Removes what was built in the workspace and does the same, from caches alone.
+    warm: &'static str,
+    /// Whether the tool can do without its registry when its cache is warm.
+    offline: bool,
+}
+
+const RUST: Project = Project {
+    programs: &["cargo"],
+    files: &[
+        (
+            "Cargo.toml",
+            "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\nitoa = \"1\"\n",
+        ),
+        (
+            "src/lib.rs",
+            "#[test]\nfn a_number_is_written() {\n    assert_eq!(itoa::Buffer::new().format(42), \"42\");\n}\n",
+        ),
+    ],
+    cold: "cargo test",
+    warm: "rm -rf target Cargo.lock && cargo test --offline",
+    offline: true,
+};
+
+const NODE: Project = Project {
+    programs: &["node", "npm"],
+    files: &[
+        (
+            "package.json",
+            "{\"name\": \"tiny\", \"version\": \"0.1.0\", \"dependencies\": {\"is-number\": \"7.0.0\"}, \"scripts\": {\"test\": \"node test.js\"}}\n",
+        ),
+        (
+            "test.js",
+            "const is = require('is-number'); if (!is(42)) { process.exit(1); } console.log('tested');\n",
+        ),
+    ],
+    cold: "npm install --no-audit --no-fund && npm test",
+    warm: "rm -rf node_modules package-lock.json && npm install --offline --no-audit --no-fund && npm test",
+    offline: true,
+};
+
+const PYTHON: Project = Project {
+    programs: &["python3"],
+    files: &[(
+        "test_tiny.py",
+        "import unittest\nimport docopt\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(docopt.docopt(\"usage: x <n>\", [\"42\"])[\"<n>\"], \"42\")\n",
+    )],
+    cold: "python3 -m venv venv && venv/bin/pip install docopt && venv/bin/python -m unittest",
+    warm: "rm -rf venv && python3 -m venv venv && venv/bin/pip install docopt > log 2>&1; cat log; grep -q 'Using cached' log && venv/bin/python -m unittest",
+    // It asks its registry which version is the newest, and then takes what it has built from the cache.
+    offline: false,
+};
+
+const GO: Project = Project {
+    programs: &["go"],
+    files: &[
+        ("go.mod", "module example.org/tiny\n\ngo 1.18\n"),
+        (
+            "tiny.go",
+            "package tiny\n\nimport \"strconv\"\n\nfunc Text(n int) string { return strconv.Itoa(n) }\n",
+        ),
+        (
+            "tiny_test.go",
+            "package tiny\n\nimport \"testing\"\n\nfunc TestText(t *testing.T) {\n\tif Text(42) != \"42\" {\n\t\tt.Fail()\n\t}\n}\n",
+        ),
+    ],
+    cold: "go build ./... && go test ./...",
+    warm: "go build ./... && go test ./...",
+    offline: true,
+};
+
+#[test]
+fn a_rust_project_builds_with_cold_and_warm_caches() {
+    built(&RUST);
+}
+
+#[test]
+fn a_node_project_builds_with_cold_and_warm_caches() {
+    built(&NODE);
+}
+
+#[test]
+fn a_python_project_builds_with_cold_and_warm_caches() {
+    built(&PYTHON);
+}
+
+#[test]
+fn a_go_project_builds_with_cold_and_warm_caches() {
+    built(&GO);
+}
+
+fn built(project: &Project) {
+    let mut can_be_built = false;
+    for way in Way::ALL {
+        let stage = Stage::new();
+        if !stage.works(way) {
+            continue;
+        }
+        if let Some(missing) = project.programs.iter().find(|name| !stage.has(name)) {
+            return skip(&format!("{missing} is not installed"));
+        }
+        if !can_be_built {
+            let (end, said) = stage.freely(&stage.workspace("free", project), project.cold);
+            if end != StepEnd::Exited(0) {
+                return skip(&format!(
+                    "{:?} cannot be built even without confinement: {said}",
+                    project.programs
+                ));
+            }
+            stage.forget_caches();
+            can_be_built = true;
+        }
+        let network = !project.offline;
+        let workspace = stage.workspace("one", project);
+        stage.confined(way, &workspace, project.cold, true);
+        stage.confined(way, &workspace, project.warm, network);
+        assert_eq!(stage.caches(), Vec::<PathBuf>::new(), "nothing is written to the user's own caches");
+        if way == Way::Namespaces && stage.overlays() {
+            stage.freely(&stage.workspace("free", project), project.cold);
+            assert_ne!(stage.caches(), Vec::<PathBuf>::new(), "the user has caches now");
+            stage.confined(way, &stage.workspace("two", project), project.warm, network);
+        }
+    }
+}
+
+/// A home with caches of its own, and the settings of the real one.
+struct Stage {
+    dir: TempDir,
+    runtime: Runtime,
+    real_home: PathBuf,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in(place()).unwrap();
+        let real_home = PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/".into()));
+        let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| real_home.join(".cargo"), PathBuf::from);
+        fs::create_dir_all(dir.path().join("home/.cargo")).unwrap();
+        fs::create_dir(dir.path().join("push")).unwrap();
+        for settings in ["config.toml", "config"] {
+            if cargo.join(settings).is_file() {
+                fs::copy(cargo.join(settings), dir.path().join("home/.cargo").join(settings)).unwrap();
+            }
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { dir, runtime: runtime.unwrap(), real_home }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn local(&self) -> Local {
+        Local::new(env!("CARGO_BIN_EXE_push").into()).with_scratch(self.at("push/tmp"))
+    }
+
+    fn works(&self, way: Way) -> bool {
+        let layers = self.runtime.block_on(self.local().with_way(way).layers());
+        if layers.strength == Strength::Missing {
+            skip(&format!("{} does not work here: {}", way.word(), layers.why.unwrap_or_default()));
+        }
+        layers.strength != Strength::Missing
+    }
+
+    fn overlays(&self) -> bool {
+        let layers = self.runtime.block_on(self.local().with_way(Way::Namespaces).layers());
+        layers.names.contains(&"overlay")
+    }
+
+    fn has(&self, program: &str) -> bool {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        found.is_ok_and(|found| found.status.success())
+    }
+
+    /// The environment of whoever runs the test, with a home of its own.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        // What cargo sets for its tests, and what would lead past the caches or to other ones.
+        let own =
+            ["HOME", "CARGO_HOME", "XDG_CACHE_HOME", "PIP_FIND_LINKS", "PIP_CACHE_DIR", "GOPATH", "GOCACHE"];
+        let leave_out = |name: &str| {
+            let of_cargo =
+                name.starts_with("CARGO") || name == "RUSTUP_TOOLCHAIN" || name == "LD_LIBRARY_PATH";
+            own.contains(&name) || of_cargo || name.eq_ignore_ascii_case("npm_config_cache")
+        };
+        let kept = std::env::vars_os().filter(|(name, _)| !leave_out(&name.to_string_lossy()));
+        let mut environment: Vec<(OsString, OsString)> = kept.collect();
+        let rustup = self.real_home.join(".rustup");
+        if std::env::var_os("RUSTUP_HOME").is_none() && rustup.is_dir() {
+            environment.push(("RUSTUP_HOME".into(), rustup.into()));
+        }
+        environment.push(("HOME".into(), self.at("home").into()));
+        environment.push(("GOTOOLCHAIN".into(), "local".into()));
+        environment
+    }
+
+    fn workspace(&self, name: &str, project: &Project) -> PathBuf {
+        let workspace = self.at(name);
+        for (file, text) in project.files {
+            let path = workspace.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        workspace
+    }
+
+    /// Runs a command as the user would.
+    fn freely(&self, workspace: &Path, command: &str) -> (StepEnd, String) {
+        let done = self.run(&RunTree::new(self.local()), workspace, command, false);
+        fs::remove_dir_all(workspace).unwrap();
+        done
+    }
+
+    /// Runs a command in the sandbox; it must succeed.
+    fn confined(&self, way: Way, workspace: &Path, command: &str, network: bool) {
+        let environment = self.environment();
+        let variable =
+            |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let home = self.at("home");
+        let mut terms = Confinement::of(workspace.to_owned());
+        terms.homes = vec![home.clone(), self.real_home.clone()];
+        terms.opened = terms.homes.iter().flat_map(|home| toolchain::defaults(home)).collect();
+        terms.opened.extend(toolchain::named(&variable));
+        terms.caches = toolchain::caches(&home, &variable);
+        terms.cache_root = Some(self.at("push/cache"));
+        terms.hidden = terms.homes.iter().flat_map(|home| credential_stores(home)).collect();
+        terms.own = vec![self.at("push")];
+        let tree = RunTree::on(self.local().with_way(way), Terms::Model(Box::new(terms)));
+        let (end, said) = self.run(&tree, workspace, command, network);
+        assert_eq!(end, StepEnd::Exited(0), "{} {command}:\n{said}", way.word());
+    }
+
+    fn run(&self, tree: &RunTree, cwd: &Path, command: &str, network: bool) -> (StepEnd, String) {
+        let step = Step {
+            command: command.to_owned(),
+            cwd: cwd.to_owned(),
+            env: self.environment(),
+            time_limit: Duration::from_secs(300),
+            leave: Leave { network, ..Leave::default() },
+            outputs: Outputs::Apart,
+        };
+        self.runtime.block_on(async {
+            let (out, mut heard) = mpsc::channel::<Chunk>(16);
+            let listen = async {
+                let mut said = Vec::new();
+                while let Some(chunk) = heard.recv().await {
+                    said.extend_from_slice(&chunk.bytes);
+                }
+                String::from_utf8_lossy(&said).into_owned()
+            };
+            let (end, said) = tokio::join!(tree.run(step, out), listen);
+            (end.unwrap(), said)
+        })
+    }
+
+    /// The caches that the user has.
+    fn caches(&self) -> Vec<PathBuf> {
+        let caches = toolchain::caches(&self.at("home"), &|_| None).into_iter().map(|cache| cache.path);
+        caches.filter(|path| path.exists()).collect()
+    }
+
+    fn forget_caches(&self) {
+        for cache in self.caches() {
+            // Go closes the directories of its modules.
+            let opened = Command::new("chmod").args(["-R", "u+w"]).arg(&cache).status();
+            assert!(opened.unwrap().success());
+            fs::remove_dir_all(cache).unwrap();
+        }
+    }
+}
+
+/// With the target, or where that lies in the machine's `/tmp`, which a confined command does not see, elsewhere.
+fn place() -> &'static str {
+    let target = env!("CARGO_TARGET_TMPDIR");
+    if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }
+}

@@ -1,0 +1,64 @@
+//! The same test once more as an ordinary user, where it is run as root.
+//!
+//! The test program executes itself under another user id; a failure there is a failure of the test, and a skip there is a skip.
+
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::geteuid;
+
+use super::skip::skip;
+
+const NOBODY: u32 = 65534;
+
+/// The variable that names a directory of the ordinary user's own.
+const BASE: &str = "PUSH_TEST_USER_BASE";
+
+const ONLY_ROOT: &str = "only root can be root";
+
+/// Runs `test`, given by its whole name, once more as an ordinary user, where this one is root; whoever is not has only the one.
+pub(crate) fn also_as_an_ordinary_user(test: &str) {
+    if !geteuid().is_root() {
+        return skip(&format!("{ONLY_ROOT}: attempts are made as an ordinary user alone"));
+    }
+    let base = tempfile::Builder::new().prefix("o").rand_bytes(4).tempdir_in(visible_place()).unwrap();
+    chown(base.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(BASE, base.path())
+        .env("HOME", base.path())
+        // Its file is ours alone; what is skipped there is counted here.
+        .env_remove("PUSH_SKIPS")
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    match other {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            skip("another user cannot execute this test program where it is");
+        }
+        other => {
+            let other = other.unwrap();
+            let said =
+                String::from_utf8_lossy(&other.stdout).into_owned() + &String::from_utf8_lossy(&other.stderr);
+            assert!(other.status.success(), "as an ordinary user:\n{said}");
+            assert!(said.contains("1 passed"), "as an ordinary user:\n{said}");
+            // A line may begin with the name of the test.
+            for why in said.lines().filter_map(|line| Some(line.split_once("skipped: ")?.1)) {
+                if !why.starts_with(ONLY_ROOT) {
+                    skip(&format!("as an ordinary user: {why}"));
+                }
+            }
+        }
+    }
+}
+
+/// Where this user makes directories that a confined command sees: with the target, or where that lies in the machine's `/tmp`,
+/// which such a command does not see, in another directory that everybody may write.
+pub(crate) fn visible_place() -> PathBuf {
+    let target = env!("CARGO_TARGET_TMPDIR");
+    let usual = || if Path::new(target).starts_with("/tmp") { "/var/tmp" } else { target }.into();
+    std::env::var_os(BASE).map_or_else(usual, PathBuf::from)
+}

@@ -1,0 +1,25 @@
+//! Attempts by which a repository, a client or another session would have the daemon work where it must not, or wait for ever:
+//! workspaces that are exchanged, FIFOs where files are expected, hidden and start-up files of a home.
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/daemon.rs"]
+mod daemon;
+#[path = "workspaces/exchanged.rs"]
+mod exchanged;
+#[path = "workspaces/hidden.rs"]
+mod hidden;
+#[path = "support/model/mod.rs"]
+mod model;
+#[path = "support/ordinary_user.rs"]
+mod ordinary_user;
+#[path = "support/schemas.rs"]
+mod schemas;
+#[path = "support/skip.rs"]
+mod skip;
+#[path = "workspaces/stage.rs"]
+mod stage;
+#[path = "workspaces/startup.rs"]
+mod startup;
+#[path = "workspaces/waiting.rs"]
+mod waiting;

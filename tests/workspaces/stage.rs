@@ -1,0 +1,125 @@
+//! A daemon whose owner keeps credentials and a configuration in the home, and a model that says what it is told to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Client, Daemon};
+use crate::model::{ModelServer, Reply, Speaks, call};
+
+pub(crate) struct Stage {
+    pub(crate) daemon: Daemon,
+    pub(crate) server: ModelServer,
+}
+
+/// What the user has configured; it must stay so.
+pub(crate) const CONFIGURATION: &str = "[approvals]\npreset = \"strict\"\nrules = [\"ask: read\"]\n";
+pub(crate) const SECRET: &str = "a-private-key-of-the-owner";
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let daemon = Daemon::start_with(&[("PUSH_MODEL_SILENCE_SECONDS", "5"), ("PUSH_MODEL_ATTEMPTS", "1")]);
+        let stage = Self { daemon, server: ModelServer::start() };
+        for folder in ["work/sub", ".config/push", ".ssh"] {
+            fs::create_dir_all(stage.at(folder)).unwrap();
+        }
+        fs::write(stage.at(".config/push/config.toml"), CONFIGURATION).unwrap();
+        fs::write(stage.at(".ssh/id_ed25519"), SECRET).unwrap();
+        stage
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.daemon.home.path().canonicalize().unwrap().join(name)
+    }
+
+    pub(crate) fn environment(&self) -> Value {
+        json!({
+            "PATH": std::env::var("PATH").unwrap_or_default(),
+            "HOME": self.at(""),
+            "OPENAI_BASE_URL": self.server.base_url(Speaks::OpenAi),
+            "OPENAI_API_KEY": "sk-test-0123456789abcdef0123456789abcdef",
+        })
+    }
+
+    pub(crate) fn start(&self, cwd: &Path) -> Value {
+        json!({"cwd": cwd, "provider": "openai", "model": "test-model", "environment": self.environment()})
+    }
+
+    /// Starts a session in which the model answers.
+    pub(crate) fn session(&self, cwd: &Path) -> (Client, String) {
+        let mut client = self.daemon.connect();
+        let started = client.get("start_session", self.start(cwd));
+        (client, started["sessionId"].as_str().unwrap().to_owned())
+    }
+
+    /// Has the model use tools, one after the other, and say that it is done.
+    pub(crate) fn script(&self, calls: &[(&str, Value)]) {
+        let turn = |(index, (tool, args)): (usize, &(&str, Value))| {
+            Reply::turn([call(&format!("call_{index}"), tool, &args.to_string())])
+        };
+        let turns: Vec<Reply> = calls.iter().enumerate().map(turn).collect();
+        self.server.forget_script();
+        self.server.script(turns);
+        self.server.usually(Reply::says("Done."));
+    }
+
+    /// Attaches to a session behind a position, with what the client's shell knows.
+    pub(crate) fn back(&self, session: &str, seen: u64) -> Client {
+        let mut client = self.daemon.connect();
+        let attach = json!({"sessionId": session, "lastSeenSeq": seen, "environment": self.environment()});
+        client.get("attach_session", attach);
+        client
+    }
+
+    /// Refuses to go on if anything of the owner's was changed.
+    pub(crate) fn assert_untouched(&self) {
+        assert_eq!(fs::read_to_string(self.at(".config/push/config.toml")).unwrap(), CONFIGURATION);
+        assert_eq!(fs::read_to_string(self.at(".ssh/id_ed25519")).unwrap(), SECRET);
+        let names = |folder: &str| fs::read_dir(self.at(folder)).unwrap().count();
+        assert_eq!((names(".config/push"), names(".ssh")), (1, 1));
+    }
+}
+
+/// Runs a message to its end, with a yes to whatever is asked; returns all events.
+pub(crate) fn run(client: &mut Client, session: &str, text: &str) -> Vec<Value> {
+    client.prompt(session, text);
+    finish(client)
+}
+
+/// Says yes to everything until the run is over.
+pub(crate) fn finish(client: &mut Client) -> Vec<Value> {
+    let mut events = Vec::new();
+    loop {
+        let event = client.event();
+        if event["type"] == "approval_required" {
+            let answer = client.decide(&event, "approve");
+            assert_eq!(answer["ok"], true, "{answer}");
+        }
+        let over = event["type"] == "run_complete";
+        events.push(event);
+        if over {
+            return events;
+        }
+    }
+}
+
+/// The results of tools: how each ended, the kind of its error, and its text or message.
+pub(crate) fn results(events: &[Value]) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let result = |event: &Value| {
+        let payload = &event["payload"];
+        let error = &payload["structuredError"];
+        let said = if error.is_null() { payload["text"].to_string() } else { error.to_string() };
+        (text(&payload["status"]), text(&error["code"]), said)
+    };
+    events.iter().filter(|event| event["type"] == "tool_result").map(result).collect()
+}
+
+/// How the run ended, and everything that was said of it.
+pub(crate) fn outcome(events: &[Value]) -> (String, String) {
+    let payload = &events.last().unwrap()["payload"];
+    let errors: Vec<String> =
+        events.iter().filter(|event| event["type"] == "error").map(Value::to_string).collect();
+    (payload["outcome"].as_str().unwrap().to_owned(), format!("{payload} {}", errors.join(" ")))
+}
