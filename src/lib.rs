@@ -3,39 +3,39 @@
 //! The map of the crate:
 //!
 //! - [`kernel`]: the pure core; sessions, runs, gates, events.
-//! - [`adapter`]: protocols, as translations of lines into commands and of events into lines.
-//! - [`journal`]: what is kept, in SQLite.
-//! - [`transport`]: how lines travel; nothing of what is in them.
+//! - [`protocol`]: one folder a protocol, each a pure translation of frames into commands and of events into frames.
+//! - [`journal`]: the history of every session, in SQLite.
+//! - [`transport`]: local socket, standard input and output, WebSocket; frames, never their content.
+//! - [`runtime`]: lanes, connections and the lifecycle of the daemon.
 //! - [`agent`]: how a model works through a run.
-//! - [`provider`]: who answers a message.
-//! - [`sandbox`]: where tools run.
-//! - [`sessionfile`]: sessions as files, for other programs.
-//! - [`discovery`]: commands and skills that people keep for their tools.
-//! - [`redact`]: the one place where text becomes safe to keep or show.
-//! - [`daemon`]: lanes, connections and their life.
-//! - [`client`]: finds or starts the daemon, asks, watches, reconnects.
-//! - [`cli`]: one file a verb.
-//! - [`config`]: paths, limits, environment.
-//! - [`observe`]: what the daemon writes down about itself.
-//! - [`token`]: secrets that open a door.
-//! - [`bounded_io`]: files at paths that somebody else chose: never waited for, bounded, with a deadline.
-//! - [`unseen`]: letters that cannot be seen.
+//! - [`provider`]: clients of model servers, and the built-in playbook provider.
+//! - [`tools`]: the tools that a model may call.
+//! - [`sandbox`]: confinement, supervision and risk assessment of what tools run.
+//! - [`discovery`]: slash commands and skills in the user's and the project's directories.
+//! - [`redact`]: removes secrets before anything is stored, shown or logged.
+//! - [`client`]: finds or starts the daemon, sends requests, subscribes, reconnects.
+//! - [`cli`]: the verbs of the command line.
+//! - [`config`]: paths, limits, settings.
+//! - [`observe`]: the daemon's log.
+//! - [`token`]: access tokens.
+//! - [`bounded_io`]: non-blocking, bounded access to files at paths that somebody else chose.
+//! - [`invisible_chars`]: characters that are invisible or easily confused.
 
-pub mod adapter;
 pub mod agent;
 pub mod bounded_io;
 pub mod cli;
 pub mod client;
 pub mod config;
-pub mod daemon;
 pub mod discovery;
+pub mod invisible_chars;
 pub mod journal;
 pub mod kernel;
 pub mod observe;
+pub mod protocol;
 pub mod provider;
 pub mod redact;
+pub mod runtime;
 pub mod sandbox;
-pub mod sessionfile;
 pub mod token;
+pub mod tools;
 pub mod transport;
-pub mod unseen;

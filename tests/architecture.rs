@@ -21,32 +21,28 @@ use rules::{
 /// Which module may name which; `docs/architecture.md` shows the same table, and widening it is a commit of its own.
 const TABLE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
-    ("adapter", &["kernel"]),
-    // What is kept of a command is said once, in the book that decides about it.
+    // A line of a Pi session file is as untrusted as a client's line and is checked by the same code.
+    ("protocol", &["kernel", "transport::compact"]),
+    // The record of a command is defined by the log that decides about it.
     ("journal", &["kernel::book::record", "kernel::id", "kernel::time"]),
     ("transport", &[]),
-    // A value that is split by letters which cannot be seen is shown to nobody.
-    ("redact", &["unseen"]),
+    // A secret that is split by invisible characters is found too.
+    ("redact", &["invisible_chars"]),
     ("token", &[]),
-    // Letters that cannot be seen are known to who judges a text, who shows it and who writes it down.
-    ("unseen", &[]),
-    // Paths that a client or a repository chose are read in one way, whoever reads them.
+    ("invisible_chars", &[]),
     ("bounded_io", &[]),
     ("config", &["bounded_io", "kernel::limits", "transport::local"]),
-    // Its settings are what the user wrote, for the daemon and the client alike.
     ("provider", &["bounded_io", "config::settings", "kernel", "redact"]),
-    ("sandbox", &["bounded_io", "kernel", "unseen"]),
-    // A line of a file is as untrusted as a client's, and passes the same door.
-    ("sessionfile", &["kernel", "transport::compact"]),
-    // What is found is read from the ground that tools stand on, which no link leads out of.
+    ("sandbox", &["bounded_io", "invisible_chars", "kernel"]),
+    // A tool assesses its risk, opens files and runs commands through the sandbox.
+    ("tools", &["bounded_io", "kernel", "sandbox"]),
+    // Files are opened beneath the workspace, so that no link leads out of it.
     ("discovery", &["sandbox::ground"]),
-    // What a model is told and what its tools are is said in one set of types, which it shares with both.
-    ("agent", &["config::settings", "kernel", "provider", "sandbox"]),
-    ("observe", &["redact", "unseen"]),
+    ("agent", &["config::settings", "kernel", "provider", "sandbox", "tools"]),
+    ("observe", &["invisible_chars", "redact"]),
     (
-        "daemon",
+        "runtime",
         &[
-            "adapter",
             "agent",
             "bounded_io",
             "config",
@@ -54,33 +50,34 @@ const TABLE: &[(&str, &[&str])] = &[
             "journal",
             "kernel",
             "observe",
+            "protocol",
             "provider",
             "redact",
             "sandbox",
-            "sessionfile",
             "token",
+            "tools",
             "transport",
         ],
     ),
-    ("client", &["adapter::push", "bounded_io", "config", "kernel", "transport"]),
-    // The set-up looks for servers of models and puts keys and tokens away before there is a daemon. Private caches are counted
-    // and removed, and git is found, as the sandbox does it, also where no daemon runs.
+    ("client", &["bounded_io", "config", "kernel", "protocol::push", "transport"]),
+    // Some verbs work without a daemon: `config` looks for models and stores keys and tokens, `purge` removes private caches and
+    // Pi session files, `run --worktree` looks for git.
     (
         "cli",
         &[
-            "adapter::push::client",
             "client",
             "config",
+            "invisible_chars",
             "kernel",
+            "protocol::push::client",
             "provider",
+            "runtime::session_files",
             "sandbox::caches",
             "sandbox::program",
-            "sessionfile",
             "token",
-            "unseen",
         ],
     ),
-    ("bin", &["cli", "daemon", "observe", "sandbox::keeper"]),
+    ("bin", &["cli", "observe", "runtime", "sandbox::keeper"]),
 ];
 
 /// Files that may name one thing more, each with its reason.
@@ -276,8 +273,8 @@ fn one_system_s_own_things_stay_in_its_own_files() {
 #[test]
 fn a_forbidden_edge_is_found_however_it_is_written() {
     let cases = [
-        ("kernel/a.rs", "fn f() {}\nuse crate::adapter::push;"),
-        ("kernel/a.rs", "fn f() {\n    crate::daemon::run() }"),
+        ("kernel/a.rs", "fn f() {}\nuse crate::protocol::push;"),
+        ("kernel/a.rs", "fn f() {\n    crate::runtime::run() }"),
         ("kernel/a.rs", "use std::fmt;\nuse super::super::journal::Writer;"),
         ("kernel/mod.rs", "//! Doc.\nuse super::redact;"),
         ("redact.rs", "//! Doc.\nuse super::config::Limits;"),
@@ -286,15 +283,15 @@ fn a_forbidden_edge_is_found_however_it_is_written() {
         ("client/a.rs", "//! Doc.\nuse crate::*;"),
         ("sandbox/a.rs", "mod b { use super::*; }\nuse crate::redact::Redactor as R;"),
         ("provider/a.rs", "mod b {\n    use super::super::super::sandbox::Tool; }"),
-        ("adapter/pi/decode.rs", "//! Doc.\nuse crate::adapter::push::wire::Envelope;"),
-        ("adapter/pi/decode.rs", "//! Doc.\nuse super::super::push::decode;"),
-        ("cli/run.rs", "//! Doc.\nuse crate::daemon;"),
-        ("cli/run.rs", "//! Doc.\nuse crate::adapter::push::wire;"),
+        ("protocol/pi/decode.rs", "//! Doc.\nuse crate::protocol::push::wire::Envelope;"),
+        ("protocol/pi/decode.rs", "//! Doc.\nuse super::super::push::decode;"),
+        ("cli/run.rs", "//! Doc.\nuse crate::runtime;"),
+        ("cli/run.rs", "//! Doc.\nuse crate::protocol::push::wire;"),
         ("bin/push.rs", "//! Doc.\nuse pushd::journal::Journal;"),
         ("novelty/a.rs", "//! Doc.\nuse crate::kernel;"),
     ];
     for (path, text) in cases {
-        let found = edges(&Tree::of(&[("adapter/push/mod.rs", ""), (path, text)]));
+        let found = edges(&Tree::of(&[("protocol/push/mod.rs", ""), (path, text)]));
         let lines: Vec<usize> = found.iter().map(|violation| violation.line).collect();
         assert_eq!(lines, [2], "{path}: {text}\n{found:?}");
     }
@@ -305,22 +302,22 @@ fn allowed_edges_comments_texts_and_tests_are_left_alone() {
     let cases = [
         ("kernel/session/fold.rs", "use super::super::id::Seq;\nuse crate::kernel::time::Now;"),
         ("journal/a.rs", "use crate::kernel::{id::Seq, time};"),
-        ("adapter/push/decode.rs", "use super::wire::Envelope;\nuse crate::adapter::push::wire;"),
-        ("adapter/mod.rs", "pub use push::Codec;\npub use self::push::Other;"),
-        ("cli/a.rs", "use crate::adapter::push::client::View;\npub(crate) fn f() {}"),
+        ("protocol/push/decode.rs", "use super::wire::Envelope;\nuse crate::protocol::push::wire;"),
+        ("protocol/mod.rs", "pub use push::Codec;\npub use self::push::Other;"),
+        ("cli/a.rs", "use crate::protocol::push::client::View;\npub(crate) fn f() {}"),
         (
             "redact.rs",
-            "// use crate::daemon;\n/* crate::daemon::x /* nested */ */ const A: &str = \"crate::daemon\";",
+            "// use crate::runtime;\n/* crate::runtime::x /* nested */ */ const A: &str = \"crate::runtime\";",
         ),
         (
             "redact.rs",
-            "const A: &str = r#\"\"crate::daemon::a\"#; const B: char = '\"'; fn f<'a>(_: &'a str) {}",
+            "const A: &str = r#\"\"crate::runtime::a\"#; const B: char = '\"'; fn f<'a>(_: &'a str) {}",
         ),
-        ("redact.rs", "#[cfg(test)]\nmod tests { use crate::daemon::x; }"),
-        ("redact.rs", "#[cfg(test)]\n#[expect(dead_code)]\nuse crate::daemon::{x, y};\nfn f() {}"),
+        ("redact.rs", "#[cfg(test)]\nmod tests { use crate::runtime::x; }"),
+        ("redact.rs", "#[cfg(test)]\n#[expect(dead_code)]\nuse crate::runtime::{x, y};\nfn f() {}"),
         ("transport/local.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;"),
         ("transport/unix.rs", "use super::super::line;"),
-        ("bin/pushd.rs", "fn main() { pushd::daemon::start() }"),
+        ("bin/pushd.rs", "fn main() { pushd::runtime::start() }"),
     ];
     for (path, text) in cases {
         let local = ("transport/local.rs", "#[cfg(unix)]\n#[path = \"unix.rs\"]\nmod os;");
@@ -340,7 +337,7 @@ fn a_touch_of_the_world_is_found() {
         "fn f() { ::tokio::spawn(g()) }",
     ] {
         assert_eq!(impurities(&Tree::of(&[("kernel/a.rs", text)])).len(), 1, "{text}");
-        assert_eq!(impurities(&Tree::of(&[("adapter/push/a.rs", text)])).len(), 1, "{text}");
+        assert_eq!(impurities(&Tree::of(&[("protocol/push/a.rs", text)])).len(), 1, "{text}");
         assert_eq!(impurities(&Tree::of(&[("daemon/a.rs", text)])), [], "{text}");
     }
 }
@@ -371,7 +368,7 @@ fn a_wire_word_in_the_kernel_is_found() {
     }
     let harmless = "// sessionId\nfn tool_call() {} const A: &str = \"the approval has expired\"; const B: &str = \"api\";";
     assert_eq!(
-        wire_words(&Tree::of(&[("kernel/a.rs", harmless), ("adapter/push/a.rs", "\"sessionId\"")])),
+        wire_words(&Tree::of(&[("kernel/a.rs", harmless), ("protocol/push/a.rs", "\"sessionId\"")])),
         []
     );
 }

@@ -1,7 +1,6 @@
 //! Checkpoints that an earlier version wrote are read, and those of a later one are not.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pushd::daemon::checkpoint::{self, CheckpointError};
 use pushd::kernel::command::{Caller, Command, Prompt, Rights};
 use pushd::kernel::effect::Ticket;
 use pushd::kernel::event::{Adjustment, Budget, Opening};
@@ -9,6 +8,7 @@ use pushd::kernel::id::{Fingerprint, ParticipantId};
 use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Session};
 use pushd::kernel::time::Now;
+use pushd::runtime::checkpoint::{self, CheckpointError};
 use serde_json::{Value, json};
 
 #[test]

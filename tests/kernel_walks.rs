@@ -13,8 +13,6 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pushd::adapter::push::{encode, record};
-use pushd::daemon::checkpoint;
 use pushd::kernel::command::{Caller, Command, Decide, Prompt, Rights, Steer};
 use pushd::kernel::effect::{Ask, Before, CallRequest, Effect, Finish, Report, Ticket};
 use pushd::kernel::event::{
@@ -28,6 +26,8 @@ use pushd::kernel::limits::Limits;
 use pushd::kernel::session::{Input, Missing, Session};
 use pushd::kernel::state::State;
 use pushd::kernel::time::Now;
+use pushd::protocol::push::{encode, record};
+use pushd::runtime::checkpoint;
 use random::Random;
 use world::{finish, settlement, taken};
 

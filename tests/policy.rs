@@ -23,8 +23,8 @@ use pushd::agent::policy::Decision::{Allow, Ask};
 use pushd::agent::policy::Sandbox;
 use pushd::config::settings::Preset;
 use pushd::sandbox::judge::{Place, Wish};
-use pushd::sandbox::tools::Risk::{self, Critical, High, Low, Medium};
-use pushd::sandbox::tools::parse;
+use pushd::tools::Risk::{self, Critical, High, Low, Medium};
+use pushd::tools::parse;
 use std::path::Path;
 
 use commands::{COMMANDS, Then};

@@ -9,18 +9,18 @@ mod samples;
 mod schemas;
 
 use events::{Events, KINDS, Shape};
-use pushd::adapter::push::decode::{DecodeLimits, decode};
-use pushd::adapter::push::encode::{
-    self, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
-    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
-};
-use pushd::adapter::push::error::{Code, ErrorBody, refusal};
-use pushd::adapter::push::record::{RecordError, Transcript, decode_event};
 use pushd::kernel::command::{Gap, Openness, Phase, Private, Repetition, Replay, Snapshot, Waiting};
 use pushd::kernel::event::{Adjustment, Event, EventKind, Outcome};
 use pushd::kernel::id::{Seq, SessionId};
 use pushd::kernel::refusal::Refusal;
 use pushd::kernel::time::Now;
+use pushd::protocol::push::decode::{DecodeLimits, decode};
+use pushd::protocol::push::encode::{
+    self, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, Payload, PendingApproval,
+    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
+};
+use pushd::protocol::push::error::{Code, ErrorBody, refusal};
+use pushd::protocol::push::record::{RecordError, Transcript, decode_event};
 use samples::{BROKEN, BROKEN_REQUESTS, REQUESTS, SPECIFIED};
 use schemas::{FILES, check_line, judge_line};
 

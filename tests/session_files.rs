@@ -17,8 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pushd::kernel::time::Now;
-use pushd::sessionfile::store::{Store, StoreError, TornLine};
-use pushd::sessionfile::{Change, Content, Entry, Header, Limits, Message, User, parse};
+use pushd::protocol::pi::session_file::{Change, Content, Entry, Header, Limits, Message, User, parse};
+use pushd::runtime::session_files::store::{Store, StoreError, TornLine};
 use tempfile::TempDir;
 
 /// A home of its own, and a project beside it.

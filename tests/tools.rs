@@ -22,7 +22,7 @@ use std::time::Duration;
 use pushd::agent::inquiry;
 use pushd::kernel::event::Ending;
 use pushd::redact::Redactor;
-use pushd::sandbox::tools::{FaultKind, Limits, Network, Outcome, Risk, catalogue, parse, run};
+use pushd::tools::{FaultKind, Limits, Network, Outcome, Risk, catalogue, parse, run};
 use serde_json::{Value, json};
 use stage::{Server, Stage};
 use tokio::sync::mpsc;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use pushd::adapter::push::record;
 use pushd::journal::{Batch, Block, Create, Journal, Options, Stored};
 use pushd::kernel::id::{Seq, SessionId};
+use pushd::protocol::push::record;
 
 use super::daemon::Home;
 

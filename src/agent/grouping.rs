@@ -1,7 +1,7 @@
 //! Which of the tools that a model wants in one turn are used side by side.
 
 use crate::kernel::event::Wanted;
-use crate::sandbox::tools;
+use crate::tools;
 
 /// Returns how many of the calls can begin now: what only looks goes side by side, anything else alone.
 pub fn together<'a>(calls: impl Iterator<Item = &'a Wanted>) -> usize {

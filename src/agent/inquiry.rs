@@ -11,7 +11,7 @@ use crate::kernel::event::{Denial, Fault};
 use crate::kernel::id::Json;
 use crate::provider::Question;
 use crate::provider::model::ToolSpec;
-use crate::sandbox::tools::{self, FaultKind};
+use crate::tools::{self, FaultKind};
 
 /// The name of the tool.
 pub const ASK_USER: &str = "ask_user";

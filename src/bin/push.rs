@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pushd::cli::{self, Serve};
 use pushd::sandbox::keeper;
-use pushd::{daemon, observe};
+use pushd::{observe, runtime};
 
 fn main() -> ExitCode {
     if let Some(ended) = keeper::main_if_asked() {
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 /// Becomes the daemon, and tells the client that started it how that went.
 fn serve(serve: Serve) -> ExitCode {
     let mut announcement = serve.announcement;
-    let ended = daemon::start(serve.pi, || {
+    let ended = runtime::start(serve.pi, || {
         // A client that did not wait for the word needs none.
         let _ = announcement.take().map(|announcement| announcement.ready());
     });

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use pushd::cli::ListenArgs;
 use pushd::sandbox::keeper;
-use pushd::{daemon, observe};
+use pushd::{observe, runtime};
 
 /// The runtime daemon for coding agents, in the foreground; `push` is its client
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         return ended;
     }
     let Args { listen } = Args::parse();
-    match daemon::start(listen.pi(), || {}) {
+    match runtime::start(listen.pi(), || {}) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             observe::report(&error);

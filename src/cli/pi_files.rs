@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::context::Context;
 use super::phrase::{field, size};
 use super::plain::plain_line;
-use crate::sessionfile::index::SessionFileIndex;
-use crate::sessionfile::store::Store;
+use crate::runtime::session_files::index::SessionFileIndex;
+use crate::runtime::session_files::store::Store;
 
 /// Returns the files that an answer of the daemon lists.
 pub(crate) fn listed(answer: &Value) -> Vec<Value> {

@@ -3,7 +3,7 @@
 //! Whatever a tool printed or a model said may try to move the cursor, hide a command or turn letters around. What
 //! comes out of here is letters, line breaks and tabs.
 
-use crate::unseen::{is_odd_blank, is_unseen};
+use crate::invisible_chars::{is_odd_blank, is_unseen};
 
 /// Strips one stream of text, whose control sequences may be split anywhere.
 #[derive(Debug, Default)]

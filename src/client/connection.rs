@@ -11,8 +11,8 @@ use super::bridge::Bridge;
 use super::link::{Link, Lost};
 use super::start::{Missing, Unreachable, connect_or_start};
 use super::watch::{Access, Attached, Watch};
-use crate::adapter::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
 use crate::config::limits::LINE_BYTES;
+use crate::protocol::push::client::{Environment, Event, Fault, Incoming, Repeat, Request};
 use crate::transport::local::Address;
 
 /// What a client needs to know of its world.

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use crate::adapter::push::client::Environment;
+use crate::protocol::push::client::Environment;
 
 /// The longest value that is sent.
 const LONGEST: usize = 64 * 1024;

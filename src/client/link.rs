@@ -10,7 +10,7 @@ use ulid::Ulid;
 
 use super::bridge::Bridge;
 use super::watch::Watch;
-use crate::adapter::push::client::{Fault, Incoming, Request, Unreadable, read};
+use crate::protocol::push::client::{Fault, Incoming, Request, Unreadable, read};
 use crate::transport::local::Stream;
 
 /// The longest line that is taken from the daemon.

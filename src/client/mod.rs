@@ -26,7 +26,7 @@ pub(crate) mod testing;
 #[cfg(unix)]
 mod tests;
 
-pub use crate::adapter::push::client::{Environment, Event, Fault, MESSAGE_BYTES, Request};
+pub use crate::protocol::push::client::{Environment, Event, Fault, MESSAGE_BYTES, Request};
 pub use crate::transport::local::Address;
 pub use bridge::{Bridge, Bridged};
 pub use connection::{AskError, Client, Notice, Settings};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 
-use crate::adapter::push::client::Event;
+use crate::protocol::push::client::Event;
 
 /// What an attached client wants to be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What the daemon writes down about itself: rotating files of bounded size, fields and ids, no secret at any level.
 //!
-//! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::daemon=trace` and so on). Texts of users and
+//! `PUSH_LOG` sets what is written (`info` by default; `debug`, `pushd::runtime=trace` and so on). Texts of users and
 //! arguments of tools appear at no level; what a library might say still passes the redactor. A record is one line, in which
 //! nothing acts on the terminal of whoever reads the file, and nothing is hidden.
 
@@ -21,8 +21,8 @@ use std::path::Path;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
+use crate::invisible_chars::is_unseen;
 use crate::redact::Redactor;
-use crate::unseen::is_unseen;
 use rolling::Rolling;
 
 /// The variable that sets what is written.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::{MARKER, Redactor, json, scan::Region};
-use crate::unseen::is_unseen;
+use crate::invisible_chars::is_unseen;
 
 /// Shorter texts are not masked.
 const SHORTEST: usize = 6;

@@ -34,11 +34,11 @@ pub(crate) mod program;
 mod provider;
 mod pump;
 mod removal;
+pub(crate) mod repository;
 mod scratch;
 pub mod shell;
 mod step;
 mod supervised;
-pub mod tools;
 mod tree;
 
 #[cfg(unix)]

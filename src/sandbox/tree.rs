@@ -24,10 +24,10 @@ use super::os::{self, Spawned};
 use super::pending_checks::PendingCheck;
 use super::provider::{Doing, Room, Terms};
 use super::pump;
+use super::repository;
 use super::scratch::Scratch;
 use super::step::{Chunk, Left, Step, StepEnd, StepError};
 use super::supervised::{Company, GRACE, Kept, Unfinished};
-use super::tools::repository;
 use crate::bounded_io::{FileTasks, NoAnswer};
 
 /// The threads on which steps are prepared that look at files.

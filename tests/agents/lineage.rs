@@ -378,7 +378,7 @@ fn sessions(daemon: &Daemon) -> usize {
 
 /// A daemon with a port for Pi, whose log tells of every connection there.
 fn open_port() -> (Bench, String) {
-    let mut bench = Bench::with(Speaks::OpenAi, &[("PUSH_LOG", "info,pushd::daemon::web=debug")]);
+    let mut bench = Bench::with(Speaks::OpenAi, &[("PUSH_LOG", "info,pushd::runtime::web=debug")]);
     fs::create_dir_all(bench.config().parent().expect("a folder")).expect("a directory");
     fs::write(bench.config(), "[pi]\nenabled = true\nlisten = '127.0.0.1:0'\n").expect("a file");
     bench.daemon.stop();

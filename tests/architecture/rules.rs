@@ -87,7 +87,7 @@ pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
     let protocols: BTreeSet<&str> = tree
         .sources
         .iter()
-        .filter_map(|source| source.path.strip_prefix("adapter/")?.split_once('/'))
+        .filter_map(|source| source.path.strip_prefix("protocol/")?.split_once('/'))
         .map(|(name, _)| name)
         .collect();
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn edges(tree: &Tree) -> Vec<Violation> {
         for path in source.paths() {
             let Some(named) = absolute(source, &path) else { continue };
             let Some(top) = named.first() else { continue };
-            let foreign_protocol = own == "adapter"
+            let foreign_protocol = own == "protocol"
                 && source.module.len() > 1
                 && named
                     .get(1)
@@ -143,7 +143,7 @@ fn absolute(source: &Source, path: &Path) -> Option<Vec<String>> {
 /// Finds ways to the world in modules that are pure.
 pub(crate) fn impurities(tree: &Tree) -> Vec<Violation> {
     let pure =
-        |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "adapter"));
+        |source: &&Source| matches!(source.module.first().map(String::as_str), Some("kernel" | "protocol"));
     named_from(tree.sources.iter().filter(pure), IMPURE, "is not pure")
 }
 

@@ -1,10 +1,10 @@
 //! Tools that are used for the user, beside any run.
 
-use pushd::daemon::mint;
 use pushd::kernel::command::{Answer, Aside, Command};
 use pushd::kernel::event::{Ending, EventKind, OutputStream, Purpose, Settlement};
 use pushd::kernel::id::{CallId, Json};
 use pushd::kernel::refusal::Refusal;
+use pushd::runtime::mint;
 use serde_json::json;
 
 use crate::house::{Guest, House, KEY, texts};

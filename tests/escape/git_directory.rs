@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use pushd::sandbox::confine::{Confinement, Way};
 use pushd::sandbox::ground::{Ground, Reach};
-use pushd::sandbox::tools::{Addresses, Bench, FaultKind, Limits, Network, Outcome, Request, parse, run};
 use pushd::sandbox::{Chunk, SandboxProvider, Terms};
+use pushd::tools::{Addresses, Bench, FaultKind, Limits, Network, Outcome, Request, parse, run};
 use serde_json::json;
 use tokio::sync::mpsc;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use pushd::adapter::pi::kind::Kind;
+use pushd::protocol::pi::kind::Kind;
 
 use crate::script::{self, Act};
 

@@ -1,11 +1,11 @@
 //! Every command in its smallest and its fullest form: valid under the schema, and understood.
 
-use pushd::adapter::pi::ask::{Ask, Asked, Direction, Streaming, Telling, Thinking, UiResponse, Words};
-use pushd::adapter::pi::decode::{DecodeLimits, decode};
-use pushd::adapter::pi::kind::{Kind, Naming};
-use pushd::adapter::pi::nature::{Counting, Keeping, Nature, Order, Versioning};
 use pushd::kernel::event::Image;
 use pushd::kernel::id::Json;
+use pushd::protocol::pi::ask::{Ask, Asked, Direction, Streaming, Telling, Thinking, UiResponse, Words};
+use pushd::protocol::pi::decode::{DecodeLimits, decode};
+use pushd::protocol::pi::kind::{Kind, Naming};
+use pushd::protocol::pi::nature::{Counting, Keeping, Nature, Order, Versioning};
 
 use crate::pages::judge_command;
 

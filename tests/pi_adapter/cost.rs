@@ -4,8 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use pushd::adapter::pi::story::Story;
 use pushd::kernel::event::Event;
+use pushd::protocol::pi::story::Story;
 use serde_json::json;
 
 use crate::scene::Scene;

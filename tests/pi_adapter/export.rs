@@ -1,7 +1,7 @@
 //! A page of a conversation: whole, and harmless whatever was said in it.
 
-use pushd::adapter::pi::story::{Heading, Story, export_html};
 use pushd::kernel::time::Now;
+use pushd::protocol::pi::story::{Heading, Story, export_html};
 use serde_json::json;
 
 use crate::scene::Scene;

@@ -1,14 +1,14 @@
 //! Lines of the server: to the letter where clients look, and valid in every variant.
 
-use pushd::adapter::pi::ask::Thinking;
-use pushd::adapter::pi::encode::{
+use pushd::kernel::id::SessionId;
+use pushd::kernel::time::Now;
+use pushd::protocol::pi::ask::Thinking;
+use pushd::protocol::pi::encode::{
     self, BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, Data, FileRow, Health, Lifecycle,
     Metrics, ModelCost, ModelRow, Response, SessionInfo, SkillRow, Stats, Step, StoredSession, ToolRow,
 };
-use pushd::adapter::pi::kind::Kind;
-use pushd::adapter::pi::story::{ForkMessage, Summary};
-use pushd::kernel::id::SessionId;
-use pushd::kernel::time::Now;
+use pushd::protocol::pi::kind::Kind;
+use pushd::protocol::pi::story::{ForkMessage, Summary};
 
 use crate::pages::{FILES, check_line, judge_line};
 

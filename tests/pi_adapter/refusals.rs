@@ -1,8 +1,8 @@
 //! Commands that are refused, each with its sentence, and the sentences that clients look for.
 
-use pushd::adapter::pi::decode::{DecodeLimits, Malformed, decode};
-use pushd::adapter::pi::encode;
-use pushd::adapter::pi::text::{self, Identity};
+use pushd::protocol::pi::decode::{DecodeLimits, Malformed, decode};
+use pushd::protocol::pi::encode;
+use pushd::protocol::pi::text::{self, Identity};
 
 use crate::pages::{check_line, judge_command};
 

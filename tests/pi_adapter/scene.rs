@@ -1,10 +1,10 @@
 //! Sequences of a session's events, written as the journal keeps them and short of what does not matter.
 
-use pushd::adapter::pi::encode;
-use pushd::adapter::pi::story::{SessionEvent, Story};
-use pushd::adapter::push::record::decode_event;
 use pushd::kernel::event::Event;
 use pushd::kernel::id::SessionId;
+use pushd::protocol::pi::encode;
+use pushd::protocol::pi::story::{SessionEvent, Story};
+use pushd::protocol::push::record::decode_event;
 use serde_json::{Value, json};
 
 use crate::pages::check_line;

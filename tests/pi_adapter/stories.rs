@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use pushd::adapter::pi::story::Story;
 use pushd::kernel::event::Event;
+use pushd::protocol::pi::story::Story;
 
 use crate::scene::{Scene, read};
 

@@ -1,9 +1,9 @@
 //! What can be asked of a story: messages, numbers, forks, summaries, questions that wait.
 
-use pushd::adapter::pi::encode;
-use pushd::adapter::pi::story::{ForkPoint, Role, Story};
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
+use pushd::protocol::pi::encode;
+use pushd::protocol::pi::story::{ForkPoint, Role, Story};
 use serde_json::{Value, json};
 
 use crate::pages::check_line;

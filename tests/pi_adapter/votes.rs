@@ -1,9 +1,9 @@
 //! Answers to questions as the votes that they stand for.
 
-use pushd::adapter::pi::ask::UiResponse;
-use pushd::adapter::pi::story::{Vote, vote};
 use pushd::kernel::event::{Decision, EventKind, Question};
 use pushd::kernel::id::Json;
+use pushd::protocol::pi::ask::UiResponse;
+use pushd::protocol::pi::story::{Vote, vote};
 use serde_json::{Value, json};
 
 use crate::scene::Scene;

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use pushd::adapter::pi::encode;
-use pushd::adapter::pi::story::{Entry, Story};
 use pushd::kernel::event::{Event, EventKind};
 use pushd::kernel::id::Seq;
 use pushd::kernel::time::Now;
+use pushd::protocol::pi::encode;
+use pushd::protocol::pi::story::{Entry, Story};
 use serde_json::Value;
 
 use crate::events::{Events, KINDS, Shape};

@@ -1,7 +1,7 @@
 //! Commands, each with its risk and with what becomes of it without any rule.
 
 use Then::{Always, Asked, Quiet, Unclear, UnclearAsked};
-use pushd::sandbox::tools::Risk::{self, Critical, High, Low, Medium};
+use pushd::tools::Risk::{self, Critical, High, Low, Medium};
 
 /// What becomes of a command under the presets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

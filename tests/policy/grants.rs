@@ -4,7 +4,7 @@ use pushd::agent::policy::Decision::{Allow, Ask, Deny};
 use pushd::agent::policy::{Policy, Sandbox, Source};
 use pushd::config::settings::{Preset, Rules, Settings};
 use pushd::sandbox::judge::Wish;
-use pushd::sandbox::tools::Risk;
+use pushd::tools::Risk;
 use serde_json::json;
 
 use super::commands::{COMMANDS, Then};

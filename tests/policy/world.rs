@@ -6,7 +6,7 @@ use pushd::agent::policy::{Call, Policy, Sandbox, Source, Standing, Verdict};
 use pushd::config::settings::Preset;
 use pushd::config::settings::rule::Rule;
 use pushd::sandbox::judge::{Place, Wish};
-use pushd::sandbox::tools::parse;
+use pushd::tools::parse;
 use serde_json::json;
 
 /// A workspace in a home.

@@ -2,12 +2,12 @@
 //!
 //! An input is a line as it came.
 
-use pushd::adapter::push::client::Request as Outgoing;
-use pushd::adapter::push::decode::{
+use pushd::kernel::event::{Decision, Image, Lasting};
+use pushd::protocol::push::client::Request as Outgoing;
+use pushd::protocol::push::decode::{
     self, Ask, Attach, DecodeLimits, Malformed, Prompt, SessionAsk, StartSession, Summary,
 };
-use pushd::adapter::push::encode;
-use pushd::kernel::event::{Decision, Image, Lasting};
+use pushd::protocol::push::encode;
 use pushd::transport::compact::{Limits, compact};
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 //!
 //! An input is a line of a block.
 
-use pushd::adapter::push::encode::event_line;
-use pushd::adapter::push::record::{Transcript, decode_event, seq_of};
 use pushd::kernel::id::SessionId;
+use pushd::protocol::push::encode::event_line;
+use pushd::protocol::push::record::{Transcript, decode_event, seq_of};
 use pushd::transport::compact::{Limits, compact};
 
 /// Checks one input.

@@ -3,7 +3,7 @@
 //!
 //! An input is a file.
 
-use pushd::sessionfile::{Change, Limits, Stored, parse, render, summary};
+use pushd::protocol::pi::session_file::{Change, Limits, Stored, parse, render, summary};
 
 /// Checks one input.
 pub(crate) fn check(input: &[u8]) {

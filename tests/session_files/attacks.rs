@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
-use pushd::sessionfile::Limits;
-use pushd::sessionfile::store::{Bounds, StoreError};
+use pushd::protocol::pi::session_file::Limits;
+use pushd::runtime::session_files::store::{Bounds, StoreError};
 
 use super::skip::skip;
 use super::{OUTSIDE, World, header, is_link, names};
@@ -93,7 +93,7 @@ fn links_that_dangle_loop_or_are_magic_are_refused() {
 fn links_above_the_home_are_the_user_s_own_arrangement() {
     let world = World::new();
     symlink(world.at("home"), world.at("linked")).unwrap();
-    let store = pushd::sessionfile::store::Store::new(world.at("linked"));
+    let store = pushd::runtime::session_files::store::Store::new(world.at("linked"));
     store.prepare().unwrap();
     let path = store.path_for(Path::new("/work"), "s-1", header().created);
     assert!(path.starts_with(world.at("linked")));

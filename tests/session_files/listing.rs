@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::Mode;
-use pushd::sessionfile::Limits;
-use pushd::sessionfile::store::{Bounds, Listing};
+use pushd::protocol::pi::session_file::Limits;
+use pushd::runtime::session_files::store::{Bounds, Listing};
 
 use super::{OUTSIDE, World};
 
@@ -57,7 +57,7 @@ fn sessions_of_the_user_and_of_the_projects_are_listed_newest_first() {
 #[test]
 fn a_store_without_directories_is_empty() {
     let dir = tempfile::tempdir().unwrap();
-    let store = pushd::sessionfile::store::Store::new(dir.path().join("nobody"));
+    let store = pushd::runtime::session_files::store::Store::new(dir.path().join("nobody"));
     assert_eq!(store.list(&[]), Listing::default());
     assert_eq!(store.files(dir.path()), []);
 }

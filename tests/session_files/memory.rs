@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use pushd::sessionfile::{Limits, parse, summary};
+use pushd::protocol::pi::session_file::{Limits, parse, summary};
 
 /// Counts what each thread holds, so that tests beside this one are not counted.
 struct Counting;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use pushd::sessionfile::store::{StoreError, TornLine};
+use pushd::runtime::session_files::store::{StoreError, TornLine};
 
 use super::{World, entry, header, names, session};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pushd::agent::policy::{Call, Decision, Policy, Sandbox, Source, Standing};
 use pushd::config::settings::Settings;
 use pushd::sandbox::judge::Place;
-use pushd::sandbox::tools::{Addresses, FaultKind, Limits, Risk, parse};
+use pushd::tools::{Addresses, FaultKind, Limits, Risk, parse};
 use serde_json::json;
 
 use crate::stage::{Server, Stage};

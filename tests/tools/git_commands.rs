@@ -4,7 +4,7 @@ use std::fs;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::PermissionsExt;
 
-use pushd::sandbox::tools::{FaultKind, Outcome};
+use pushd::tools::{FaultKind, Outcome};
 use serde_json::json;
 
 use crate::stage::{Server, Stage};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pushd::sandbox::tools::FaultKind;
+use pushd::tools::FaultKind;
 use serde_json::json;
 
 use crate::ordinary_user::also_as_an_ordinary_user;

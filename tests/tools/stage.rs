@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 
 use pushd::sandbox::confine::{Confinement, Way};
 use pushd::sandbox::ground::{Ground, Reach};
-use pushd::sandbox::tools::{Addresses, Bench, Fault, Limits, Network, Outcome, Question, parse, run};
 use pushd::sandbox::{Chunk, Local, RunTree, SandboxProvider, Strength, Terms};
+use pushd::tools::{Addresses, Bench, Fault, Limits, Network, Outcome, Question, parse, run};
 
 use serde_json::Value;
 use tokio::sync::mpsc;

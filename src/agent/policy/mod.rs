@@ -16,7 +16,7 @@ mod tests;
 use crate::config::settings::rule::{Effect, Rule};
 use crate::config::settings::{Preset, Settings};
 use crate::sandbox::judge::{Judgement, Part, Place, Spot, What, Wish};
-use crate::sandbox::tools::{Category, Request, Risk};
+use crate::tools::{Category, Request, Risk};
 use weigh::{Answer, Weighed};
 
 /// Which calls go ahead.

@@ -5,7 +5,7 @@ use super::weigh::{Answer, Weighed};
 use crate::config::settings::rule::{Effect, Pattern, Rule, Target};
 use crate::sandbox::judge::{Judgement, Spot, What, Zone};
 use crate::sandbox::shell::{GLOB, HOLE};
-use crate::sandbox::tools::{Category, Risk};
+use crate::tools::{Category, Risk};
 
 /// Returns the rules that would have let everything go ahead about which the preset asked.
 ///

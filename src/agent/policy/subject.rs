@@ -4,7 +4,7 @@ use super::glob::{INNER, Over, Sure, fits};
 use crate::config::settings::rule::{Pattern, Rule, Target, Token};
 use crate::sandbox::judge::{Place, Spelling, Spot, What, Zone};
 use crate::sandbox::shell::HOLE;
-use crate::sandbox::tools::Category;
+use crate::tools::Category;
 
 /// Something that a call would do, as rules see it.
 pub(super) enum Subject<'a> {

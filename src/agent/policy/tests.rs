@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::settings::rule::Target;
-use crate::sandbox::tools::{Network, catalogue};
+use crate::tools::{Network, catalogue};
 
 const CATEGORIES: [Category; 5] =
     [Category::Read, Category::Write, Category::Exec, Category::Git, Category::Network];

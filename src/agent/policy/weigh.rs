@@ -6,7 +6,7 @@ use crate::config::settings::Preset;
 use crate::config::settings::rule::{Effect, Pattern, Rule, Target};
 use crate::sandbox::judge::{By, Coverage, Doubt, Part, Spelling, Touch, What};
 use crate::sandbox::shell::{GLOB, HOLE};
-use crate::sandbox::tools::{Category, Risk};
+use crate::tools::{Category, Risk};
 
 /// What is said about one thing that a call would do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -379,7 +379,7 @@ impl Ground {
     }
 
     /// The path seen from the directory: an absolute one that lies in it by its words is made relative.
-    pub(super) fn seen(&self, path: &Path) -> PathBuf {
+    pub(crate) fn seen(&self, path: &Path) -> PathBuf {
         let inner = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(self.name()));
         match (self.reach, inner) {
             (Reach::Workspace, Ok(inner)) => inner.to_owned(),

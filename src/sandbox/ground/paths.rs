@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use super::{Ground, Kind, LINKS_MAX};
+use crate::invisible_chars::is_unseen;
 use crate::sandbox::confine::PROTECTED;
-use crate::unseen::is_unseen;
 
 impl Ground {
     /// Returns the absolute path that the words of a path say, without `.` and `..`.

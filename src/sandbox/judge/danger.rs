@@ -1,8 +1,8 @@
 //! Programs that are known for the harm they may do.
 
 use super::finding::{Finding, Scene};
+use super::level::Risk;
 use super::words::{has, operands};
-use crate::sandbox::tools::Risk;
 
 /// Judges a program that is known for its harm, or is none.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {

@@ -1,11 +1,11 @@
 //! Programs that look at files, and programs that change them.
 
 use super::finding::{Finding, Scene, spots};
+use super::level::Risk;
 use super::part::What;
 use super::place::{Spot, Zone};
 use super::words::{has, is_open, operands, values};
 use crate::sandbox::shell::GLOB;
-use crate::sandbox::tools::Risk;
 
 /// Judges a program that only looks, or is none.
 pub(super) fn reader(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {

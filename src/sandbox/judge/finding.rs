@@ -1,10 +1,10 @@
 //! What is found out about one command.
 
+use super::level::Risk;
 use super::part::{By, Coverage, Touch, What};
 use super::place::{Base, Place, Spot, Zone};
 use super::secrets;
 use crate::sandbox::address::{self, Reachability};
-use crate::sandbox::tools::Risk;
 
 /// Where a command runs and what it reads.
 pub(super) struct Scene<'a> {

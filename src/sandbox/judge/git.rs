@@ -1,9 +1,9 @@
 //! `git`: what it only shows, what it changes, and what it cannot give back.
 
 use super::finding::{Finding, Scene};
+use super::level::Risk;
 use super::network::host_of;
 use super::words::{has, is_open, operands};
-use crate::sandbox::tools::Risk;
 
 /// Judges the words after `git`.
 pub(super) fn judge(args: &[String], scene: &Scene<'_>) -> Finding {

@@ -9,6 +9,7 @@ mod danger;
 mod files;
 mod finding;
 mod git;
+mod level;
 mod network;
 mod part;
 mod place;
@@ -21,9 +22,9 @@ mod words;
 mod wrappers;
 
 use crate::sandbox::shell::Limits;
-use crate::sandbox::tools::{Category, Risk};
 use walk::Walk;
 
+pub use level::{Category, Risk};
 pub use part::{By, Coverage, Doubt, Judgement, Part, Spelling, Touch, What};
 pub use place::{Place, Spot, Zone};
 
@@ -88,14 +89,14 @@ fn give_network(parts: &mut Vec<Part>) {
 }
 
 /// Judges a tool that touches these things and is no command.
-pub(super) fn tool(category: Category, touches: Vec<(What, Risk)>, least: Risk) -> Judgement {
+pub(crate) fn tool(category: Category, touches: Vec<(What, Risk)>, least: Risk) -> Judgement {
     let touches = touches.into_iter().map(|(what, risk)| Touch { what, risk, by: By::Itself }).collect();
     let part = Part { command: None, risk: least, why: None, touches };
     Judgement { category, risk: part.whole_risk(), why: None, parts: vec![part], unclear: None }
 }
 
 /// Returns the risk of reading and of writing a file.
-pub(super) fn risks(spot: &Spot, place: &Place) -> (Risk, Risk) {
+pub(crate) fn risks(spot: &Spot, place: &Place) -> (Risk, Risk) {
     (secrets::of_reading(spot, place), secrets::of_writing(spot, place))
 }
 

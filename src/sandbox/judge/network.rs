@@ -1,9 +1,9 @@
 //! Programs that talk to other machines, and the names of those machines.
 
 use super::finding::{Finding, Scene};
+use super::level::Risk;
 use super::words::{is_open, operands, values};
 use crate::sandbox::address;
-use crate::sandbox::tools::Risk;
 
 /// Judges a program that is there to talk to other machines, or is none.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {

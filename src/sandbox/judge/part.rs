@@ -1,7 +1,7 @@
 //! What a call would do, part by part.
 
+use super::level::{Category, Risk};
 use super::place::Spot;
-use crate::sandbox::tools::{Category, Risk};
 
 /// What a call would do.
 #[derive(Debug, Clone, PartialEq, Eq)]

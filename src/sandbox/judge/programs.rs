@@ -1,9 +1,9 @@
 //! What is known about programs and builtins, by their names.
 
 use super::finding::{Finding, Scene};
+use super::level::Risk;
 use super::words::{is_open, operands, plain_name};
 use super::{danger, files, git, network, wrappers};
-use crate::sandbox::tools::Risk;
 
 /// Judges a command by its words, of which there is at least one.
 pub(super) fn judge(words: &[String], scene: &Scene<'_>) -> Finding {

@@ -1,8 +1,8 @@
 //! Files by what others make of them: those that hold secrets, and those that are run or trusted.
 
+use super::level::Risk;
 use super::place::{Place, Spot, Zone};
 use super::startup;
-use crate::sandbox::tools::Risk;
 
 /// Tells whether a file is named as those are which hold secrets.
 pub(super) fn holds_secrets(spot: &Spot, place: &Place) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! No list of such files is ever whole, so that every other name that begins with a dot counts too, for a little less.
 
+use super::level::Risk;
 use super::place::{Place, Spot};
-use crate::sandbox::tools::Risk;
 
 /// Returns how much harm writing a file of a home may do; nothing where it lies in no home, or is an ordinary file there.
 pub(super) fn of_writing(spot: &Spot, place: &Place) -> Option<Risk> {

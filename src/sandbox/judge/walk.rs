@@ -1,6 +1,7 @@
 //! Walks over everything that a command text runs, and judges each command where it stands.
 
 use super::finding::{Finding, Inner, Input, Scene, Traits, spots};
+use super::level::Risk;
 use super::part::{By, Coverage, Doubt, Part, Spelling, Touch, What};
 use super::place::{Base, Place, Zone};
 use super::variables::{assigned, effect_of, takes_names};
@@ -9,7 +10,6 @@ use super::{programs, secrets};
 use crate::sandbox::shell::{
     self, Background, Block, Command, Limits, List, Pipeline, Redirect, Script, Simple, Way, When, Word,
 };
-use crate::sandbox::tools::Risk;
 
 /// What is gathered on the way.
 pub(super) struct Walk<'a> {

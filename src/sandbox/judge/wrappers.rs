@@ -2,10 +2,10 @@
 
 use super::files::{Share, removes_below};
 use super::finding::{Finding, Inner, Input, Scene};
+use super::level::Risk;
 use super::network;
 use super::words::is_open;
 use crate::sandbox::shell::{GLOB, HOLE};
-use crate::sandbox::tools::Risk;
 
 /// Judges a program that runs another, or is none.
 pub(super) fn judge(name: &str, args: &[String], scene: &Scene<'_>) -> Option<Finding> {

@@ -17,7 +17,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-use crate::unseen::{is_odd_blank, is_unseen};
+use crate::invisible_chars::{is_odd_blank, is_unseen};
 use parse::{End, Parser};
 
 pub use tree::{

@@ -1,0 +1,253 @@
+//! Responses and events into lines: one compact JSON object each, without a newline.
+//!
+//! What is written here is valid under the schemas in `schemas/pi/`, as long as the kernel's JSON texts are JSON.
+
+mod data;
+mod instant;
+mod row;
+
+pub(in crate::protocol::pi) use data::dollars;
+pub use data::{
+    Data, bash, commands, compaction, context_usage, created, cycled_model, cycled_thinking, deleted,
+    exported, files, fork_messages, forked, health, last_text, messages, metrics, models, moved, nothing,
+    session_stats, sessions, skills, state, stored_sessions, switched, tools, with_model,
+};
+pub use instant::iso;
+pub use row::{
+    BashCircuit, BashResult, Circuit, CommandRow, ContextUsage, FileRow, Health, Metrics, ModelCost,
+    ModelRow, Rejected, SessionInfo, SkillRow, Stats, StoredSession, Stores, ToolRow,
+};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::PROTOCOL;
+use super::decode::Malformed;
+use super::story::SessionEvent;
+use crate::kernel::id::SessionId;
+use crate::protocol::json;
+
+/// What a command came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The id that the request had.
+    pub id: Option<&'a str>,
+    /// The command's type.
+    pub command: &'a str,
+    /// Whether it did what was asked.
+    pub success: bool,
+    /// What came of it as JSON, or nothing; the sentence of a failure.
+    pub body: &'a str,
+    /// The session's version afterwards.
+    pub session_version: Option<u64>,
+    /// Whether it was answered before.
+    pub replayed: bool,
+    /// Whether it was not done in time.
+    pub timed_out: bool,
+}
+
+/// Returns the line of a response.
+pub fn response(response: &Response<'_>) -> Bytes {
+    let mut out = Vec::with_capacity(response.body.len() + 128);
+    out.push(b'{');
+    if let Some(id) = response.id {
+        out.extend_from_slice(b"\"id\":");
+        json::string(&mut out, id);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"type\":\"response\",\"command\":");
+    json::string(&mut out, response.command);
+    out.extend_from_slice(if response.success { b",\"success\":true" } else { b",\"success\":false" });
+    if !response.success {
+        out.extend_from_slice(b",\"error\":");
+        json::string(&mut out, response.body);
+    } else if !response.body.is_empty() {
+        out.extend_from_slice(b",\"data\":");
+        out.extend_from_slice(response.body.as_bytes());
+    }
+    if let Some(version) = response.session_version {
+        out.extend_from_slice(b",\"sessionVersion\":");
+        json::number(&mut out, version);
+    }
+    if response.replayed {
+        out.extend_from_slice(b",\"replayed\":true");
+    }
+    if response.timed_out {
+        out.extend_from_slice(b",\"timedOut\":true");
+    }
+    out.push(b'}');
+    out.into()
+}
+
+/// Returns the answer to a line that was not taken as a command.
+pub fn malformed(malformed: &Malformed) -> Bytes {
+    refused(malformed.id.as_deref(), &malformed.command, &malformed.error)
+}
+
+/// Returns the line of a failure that has no outcome of its own: the command was not admitted.
+pub fn refused(id: Option<&str>, command: &str, error: &str) -> Bytes {
+    response(&Response {
+        id,
+        command,
+        success: false,
+        body: error,
+        session_version: None,
+        replayed: false,
+        timed_out: false,
+    })
+}
+
+/// Returns the first line of every connection; `transports` are those that are open.
+pub fn server_ready(server_version: &str, transports: &[&str]) -> Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ready<'a> {
+        server_version: &'a str,
+        protocol_version: &'a str,
+        transports: &'a [&'a str],
+    }
+    announced("server_ready", &Ready { server_version, protocol_version: PROTOCOL, transports })
+}
+
+/// Returns the line that says that the server is about to end.
+pub fn server_shutdown(reason: &str, timeout_ms: Option<u64>) -> Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Shutdown<'a> {
+        reason: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    }
+    announced("server_shutdown", &Shutdown { reason, timeout_ms })
+}
+
+/// Returns the line that tells everybody of a new session; `info` is what `created` holds of it.
+pub fn session_created(session: &SessionId, info: &SessionInfo) -> Bytes {
+    announce("session_created", created(session, info).as_str())
+}
+
+/// Returns the line that tells everybody that a session was let go of.
+pub fn session_deleted(session: &SessionId) -> Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Deleted<'a> {
+        session_id: &'a str,
+    }
+    announced("session_deleted", &Deleted { session_id: session.as_str() })
+}
+
+/// How far a command has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// It was admitted.
+    Accepted,
+    /// It is being run.
+    Started,
+    /// It is over.
+    Finished {
+        /// What went wrong, if anything did.
+        error: Option<&'a str>,
+        /// The session's version afterwards.
+        session_version: Option<u64>,
+        /// Whether the outcome is an older one.
+        replayed: bool,
+    },
+}
+
+/// A command as everybody hears of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifecycle<'a> {
+    /// Its id, or the one it was given.
+    pub command_id: &'a str,
+    /// Its type.
+    pub command: &'a str,
+    /// The session that it names.
+    pub session: Option<&'a SessionId>,
+    /// What it waits for.
+    pub depends_on: &'a [String],
+    /// The version at which its session must be.
+    pub if_session_version: Option<u64>,
+    /// Its key.
+    pub idempotency_key: Option<&'a str>,
+}
+
+/// Returns the line that tells everybody how far a command has come.
+pub fn lifecycle(command: &Lifecycle<'_>, step: Step<'_>) -> Bytes {
+    let name = match step {
+        Step::Accepted => "command_accepted",
+        Step::Started => "command_started",
+        Step::Finished { .. } => "command_finished",
+    };
+    let mut told = Told {
+        command_id: command.command_id,
+        command_type: command.command,
+        session_id: command.session.map(SessionId::as_str),
+        depends_on: command.depends_on,
+        if_session_version: command.if_session_version,
+        idempotency_key: command.idempotency_key,
+        success: None,
+        error: None,
+        session_version: None,
+        replayed: None,
+    };
+    if let Step::Finished { error, session_version, replayed } = step {
+        told.success = Some(error.is_none());
+        told.error = error;
+        told.session_version = session_version;
+        told.replayed = replayed.then_some(true);
+    }
+    announced(name, &told)
+}
+
+/// Returns the line of something that happened in a session.
+pub fn event(session: &SessionId, event: &SessionEvent) -> Bytes {
+    let mut out = Vec::with_capacity(event.body().len() + 64);
+    out.extend_from_slice(b"{\"type\":\"event\",\"sessionId\":");
+    json::string(&mut out, session.as_str());
+    out.extend_from_slice(b",\"event\":");
+    out.extend_from_slice(event.body());
+    out.push(b'}');
+    out.into()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    command_id: &'a str,
+    command_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    depends_on: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    if_session_version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_version: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed: Option<bool>,
+}
+
+fn announced<T: Serialize>(name: &str, data: &T) -> Bytes {
+    let mut text = Vec::new();
+    json::value(&mut text, data);
+    announce_bytes(name, &text)
+}
+
+fn announce(name: &str, data: &str) -> Bytes {
+    announce_bytes(name, data.as_bytes())
+}
+
+fn announce_bytes(name: &str, data: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(data.len() + 64);
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\",\"data\":");
+    out.extend_from_slice(data);
+    out.push(b'}');
+    out.into()
+}

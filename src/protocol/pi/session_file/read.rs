@@ -1,0 +1,364 @@
+//! Reading a session file, line by line, as the untrusted text it is.
+//!
+//! Every line passes the door that a client's lines pass: UTF-8, JSON, one object, bounded in depth, no key twice. A line
+//! that does not is refused and with it the file, because what hangs from it in the tree could not be told from what
+//! does not. Only a line that was cut short is passed over, for that is what a crash leaves behind: the last one, or one
+//! that was closed later so that others could follow. Whatever hangs from it is refused.
+
+use std::collections::BTreeSet;
+
+use crate::transport::compact::{Limits as Door, Problem, compact};
+
+use super::entry::{Entry, Header, Stored, VERSION};
+use super::says::Says;
+use super::wire::{Glance, Line};
+
+/// How large a file may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of a line.
+    pub line: usize,
+    /// Objects and arrays that are open at once.
+    pub depth: usize,
+    /// Lines after the header.
+    pub entries: usize,
+    /// Blocks of all messages together.
+    pub blocks: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, line: 16 << 20, depth: 64, entries: 100_000, blocks: 200_000 }
+    }
+}
+
+/// Bytes of an id, of the header or of an entry.
+const ID_MAX: usize = 256;
+
+/// Why a file was not believed; its text is fit for whoever asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The file is too large.
+    #[error("it has more than {limit} bytes")]
+    TooLarge {
+        /// How many it may have.
+        limit: u64,
+    },
+    /// A line is too long.
+    #[error("line {line} has more than {limit} bytes")]
+    LongLine {
+        /// Which line, from one on.
+        line: usize,
+        /// How many bytes it may have.
+        limit: usize,
+    },
+    /// A line is no JSON object that could be read in one way only.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Which line.
+        line: usize,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+    /// The file does not begin like a session.
+    #[error("it does not begin with a session header")]
+    NoHeader,
+    /// The header cannot be used.
+    #[error("its header {why}")]
+    BadHeader {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The file is of a later version than any that is known here.
+    #[error("it has version {found} of the format, and {VERSION} is the newest that is known here")]
+    NewerVersion {
+        /// Its version.
+        found: u64,
+    },
+    /// There are too many lines.
+    #[error("it has more than {limit} entries")]
+    TooManyEntries {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// There are too many blocks.
+    #[error("its messages have more than {limit} blocks")]
+    TooManyBlocks {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// An entry is of a known kind and is not built like one.
+    #[error("line {line}: {why}")]
+    Malformed {
+        /// Which line.
+        line: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An entry follows one that is not there.
+    #[error("line {line}: it follows the entry {parent:?}, which does not stand before it")]
+    UnknownParent {
+        /// Which line.
+        line: usize,
+        /// What it names.
+        parent: String,
+    },
+    /// Two entries have the same id.
+    #[error("line {line}: another entry has the id {id:?}")]
+    DuplicateId {
+        /// The second of them.
+        line: usize,
+        /// Their id.
+        id: String,
+    },
+}
+
+/// Reads a file.
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Stored, ParseError> {
+    if bytes.len() as u64 > limits.bytes {
+        return Err(ParseError::TooLarge { limit: limits.bytes });
+    }
+    let mut reader = Reader {
+        limits,
+        found: None,
+        ids: BTreeSet::new(),
+        says: Says { blocks: limits.blocks, unknown: 0 },
+    };
+    let mut torn = false;
+    for (number, line, ended) in lines_of(bytes) {
+        if line.len() > limits.line {
+            return Err(ParseError::LongLine { line: number, limit: limits.line });
+        }
+        match compact(line, Door { depth: limits.depth }) {
+            Ok(line) => reader.line(number, &line)?,
+            Err(problem) if !ended && may_be_torn(&problem) => torn = true,
+            Err(problem) if number > 1 && is_cut_short(line, &problem) => reader.says.unknown += 1,
+            Err(problem) if number == 1 && reader.found.is_none() => {
+                return Err(begins_wrongly(problem));
+            }
+            Err(problem) => return Err(ParseError::Line { line: number, problem }),
+        }
+    }
+    let unknown = reader.says.unknown;
+    let Found { header, header_name, entries } = reader.found.ok_or(ParseError::NoHeader)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) as u64;
+    Ok(Stored { header, header_name, entries, torn, unknown, bytes: bytes.len() as u64, whole })
+}
+
+/// What a list of files says of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The first line.
+    pub header: Header,
+    /// The name that was given last.
+    pub name: Option<String>,
+    /// How many messages the file has, on all of its branches.
+    pub messages: u64,
+    /// Who answered last, or was to: a provider and a model.
+    pub model: Option<(String, String)>,
+    /// How much the model is to think, as it was set last.
+    pub thinking: Option<String>,
+}
+
+/// Looks through a file without reading its messages; what it has beyond its header is not checked.
+pub fn summary(bytes: &[u8], limits: &Limits) -> Result<Summary, ParseError> {
+    let mut lines = lines_of(bytes);
+    let (number, first, _) = lines.next().ok_or(ParseError::NoHeader)?;
+    if first.len() > limits.line {
+        return Err(ParseError::LongLine { line: number, limit: limits.line });
+    }
+    let first = compact(first, Door { depth: limits.depth }).map_err(begins_wrongly)?;
+    let (header, mut name) = header(&read_line(number, &first)?)?;
+    let (mut messages, mut model, mut thinking) = (0, None, None);
+    for (_, line, _) in lines {
+        // One that cannot be read says nothing here.
+        let Ok(glance) = serde_json::from_slice::<Glance>(line) else { continue };
+        match glance.r#type.as_str() {
+            "message" => {
+                messages += 1;
+                model = glance.message.provider.zip(glance.message.model).or(model);
+            }
+            "model_change" => model = glance.provider.zip(glance.model_id).or(model),
+            "thinking_level_change" => thinking = glance.thinking_level.or(thinking),
+            "session_info" => name = glance.name,
+            _ => {}
+        }
+    }
+    Ok(Summary { header, name: cleaned(name), messages, model, thinking })
+}
+
+/// Returns the lines of a file that have an id, and their ids; a line without is passed over.
+pub(crate) fn identified(bytes: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
+    lines_of(bytes).skip(1).filter_map(|(_, line, _)| {
+        let id = serde_json::from_slice::<Line<'_>>(line).ok()?.id?;
+        Some((line, id))
+    })
+}
+
+/// Cuts a file into lines, with their numbers and whether they have an end; empty ones are left out.
+fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], bool)> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    bytes.split_inclusive(|byte| *byte == b'\n').enumerate().filter_map(|(index, line)| {
+        let ended = line.ends_with(b"\n");
+        let line = line.trim_ascii();
+        if line.is_empty() { None } else { Some((index + 1, line, ended)) }
+    })
+}
+
+/// A file of something else altogether is not told about its bytes.
+fn begins_wrongly(problem: Problem) -> ParseError {
+    match problem {
+        Problem::NotJson { .. } | Problem::NotAnObject | Problem::NotUtf8 { .. } => ParseError::NoHeader,
+        Problem::TooDeep { .. }
+        | Problem::DuplicateKey { .. }
+        | Problem::LoneSurrogate { .. }
+        | Problem::NumberOutOfRange { .. }
+        | Problem::TooLong => ParseError::Line { line: 1, problem },
+    }
+}
+
+/// Tells whether the beginning of a good line can have this problem.
+const fn may_be_torn(problem: &Problem) -> bool {
+    match problem {
+        Problem::NotUtf8 { .. } | Problem::NotJson { .. } | Problem::LoneSurrogate { .. } => true,
+        Problem::NotAnObject
+        | Problem::TooDeep { .. }
+        | Problem::DuplicateKey { .. }
+        | Problem::NumberOutOfRange { .. }
+        | Problem::TooLong => false,
+    }
+}
+
+/// Tells whether a line is the beginning of an entry that was never written to its end.
+fn is_cut_short(line: &[u8], problem: &Problem) -> bool {
+    let is_open = !line.ends_with(b"}") || *problem == Problem::NotJson { at: line.len() };
+    // Some file systems fill what was never written with zeros.
+    (line.starts_with(b"{") || line.starts_with(b"\0")) && is_open && may_be_torn(problem)
+}
+
+fn read_line(number: usize, line: &[u8]) -> Result<Line<'_>, ParseError> {
+    serde_json::from_slice(line)
+        .map_err(|_| ParseError::Malformed { line: number, why: "it is not built like an entry" })
+}
+
+/// What has been found so far.
+struct Found {
+    header: Header,
+    header_name: Option<String>,
+    entries: Vec<Entry>,
+}
+
+struct Reader<'l> {
+    limits: &'l Limits,
+    found: Option<Found>,
+    ids: BTreeSet<String>,
+    says: Says,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, number: usize, line: &[u8]) -> Result<(), ParseError> {
+        let line = read_line(number, line)?;
+        let Some(found) = &mut self.found else {
+            let (header, header_name) = header(&line)?;
+            self.found = Some(Found { header, header_name, entries: Vec::new() });
+            return Ok(());
+        };
+        if line.r#type == "session" {
+            return Err(ParseError::Malformed { line: number, why: "it is a second header" });
+        }
+        if found.entries.len() >= self.limits.entries {
+            return Err(ParseError::TooManyEntries { limit: self.limits.entries });
+        }
+        let Some((id, parent)) = place(&line, found, number)? else {
+            self.says.unknown += 1;
+            return Ok(());
+        };
+        if let Some(parent) = parent.as_ref().filter(|parent| !self.ids.contains(*parent)) {
+            return Err(ParseError::UnknownParent { line: number, parent: beginning(parent) });
+        }
+        if !self.ids.insert(id.clone()) {
+            return Err(ParseError::DuplicateId { line: number, id: beginning(&id) });
+        }
+        let at = line.timestamp.0.unwrap_or_default();
+        let change = self
+            .says
+            .change(&line, at, &found.entries)
+            .map_err(|problem| problem.at(number, self.limits.blocks))?;
+        found.entries.push(Entry { id, parent, at, change });
+        Ok(())
+    }
+}
+
+/// Returns an entry's own id and its parent's; `None` for one of an unknown kind that has no place in the tree.
+fn place(
+    line: &Line<'_>,
+    found: &Found,
+    number: usize,
+) -> Result<Option<(String, Option<String>)>, ParseError> {
+    if found.header.version == 1 {
+        // The first version was a plain sequence.
+        let previous = found.entries.last().map(|entry| entry.id.clone());
+        return Ok(Some((format!("{:08x}", number - 1), previous)));
+    }
+    match &line.id {
+        Some(id) if id.is_empty() || id.len() > ID_MAX => {
+            Err(ParseError::Malformed { line: number, why: "its id is empty or too long" })
+        }
+        Some(id) => Ok(Some((id.clone(), line.parent_id.clone()))),
+        None if Says::knows(&line.r#type) => Err(ParseError::Malformed { line: number, why: "it has no id" }),
+        None => Ok(None),
+    }
+}
+
+/// Reads the header, and the name that it may hold.
+fn header(line: &Line<'_>) -> Result<(Header, Option<String>), ParseError> {
+    if line.r#type != "session" {
+        return Err(ParseError::NoHeader);
+    }
+    let version = match line.version.unwrap_or(1) {
+        0 => return Err(ParseError::BadHeader { why: "has version 0" }),
+        found if found > u64::from(VERSION) => return Err(ParseError::NewerVersion { found }),
+        version => version as u32,
+    };
+    let id = line.id.clone().unwrap_or_default();
+    if id.is_empty() {
+        return Err(ParseError::BadHeader { why: "has no id" });
+    }
+    if id.len() > ID_MAX || id.chars().any(char::is_control) {
+        return Err(ParseError::BadHeader { why: "has an id that is too long or has control characters" });
+    }
+    if line.cwd.len() > PATH_MAX || line.cwd.chars().any(char::is_control) {
+        return Err(ParseError::BadHeader {
+            why: "has a working directory that is too long or has control characters",
+        });
+    }
+    let header = Header {
+        version,
+        id,
+        created: line.timestamp.0.unwrap_or_default(),
+        cwd: line.cwd.clone(),
+        parent: line.parent_session.clone().filter(|parent| parent.len() <= PATH_MAX),
+    };
+    Ok((header, cleaned(line.name.clone())))
+}
+
+/// Bytes of a path.
+const PATH_MAX: usize = 4096;
+
+/// Characters of a name.
+const NAME_MAX: usize = 256;
+
+/// A name on one line, of a length that can be shown; an empty one is none.
+pub(super) fn cleaned(name: Option<String>) -> Option<String> {
+    let name = name?;
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(NAME_MAX).collect();
+    let name = name.trim();
+    if name.is_empty() { None } else { Some(name.to_owned()) }
+}
+
+/// The beginning of a text, for an error.
+fn beginning(text: &str) -> String {
+    text.chars().take(40).collect()
+}

@@ -1,0 +1,105 @@
+//! The answer to a question into the vote that it stands for.
+
+use serde_json::Value;
+
+use super::ui::form_of;
+use crate::kernel::event::{Decision, Question};
+use crate::kernel::id::Json;
+use crate::protocol::pi::ask::UiResponse;
+use crate::protocol::pi::text::invalid;
+
+/// What an answer stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vote {
+    /// Yes or no.
+    pub decision: Decision,
+    /// Which of the question's choices.
+    pub choice: Option<String>,
+    /// What was filled in.
+    pub answer: Option<Json>,
+}
+
+impl Vote {
+    const fn plain(decision: Decision) -> Self {
+        Self { decision, choice: None, answer: None }
+    }
+
+    fn filled_in(answer: &Value) -> Self {
+        Self { decision: Decision::Approve, choice: None, answer: Some(Json::new(answer.to_string())) }
+    }
+}
+
+/// Turns an answer into a vote.
+///
+/// # Errors
+///
+/// The sentence that refuses an answer of another kind than the question, or one that it does not offer.
+pub fn vote(question: &Question, response: &UiResponse) -> Result<Vote, String> {
+    if *response == UiResponse::Cancelled {
+        return Ok(Vote::plain(Decision::Deny));
+    }
+    if let Some((method, fields)) = question.form.as_ref().and_then(|form| form_of(form.as_str())) {
+        return filled_in(method, fields.get("options"), response);
+    }
+    match response {
+        UiResponse::Confirm { confirmed: true } => Ok(Vote::plain(Decision::Approve)),
+        UiResponse::Confirm { confirmed: false } => Ok(Vote::plain(Decision::Deny)),
+        UiResponse::Select { value } if !question.choices.is_empty() => chosen(&question.choices, value),
+        UiResponse::Select { .. }
+        | UiResponse::Input { .. }
+        | UiResponse::Editor { .. }
+        | UiResponse::Interview { .. }
+        | UiResponse::Cancelled => {
+            let asked = if question.choices.is_empty() { "confirm" } else { "select" };
+            Err(other_method(asked))
+        }
+    }
+}
+
+fn filled_in(method: &str, options: Option<&Value>, response: &UiResponse) -> Result<Vote, String> {
+    if method != response.method() {
+        return Err(other_method(method));
+    }
+    let answer = match response {
+        UiResponse::Select { value } => {
+            let offered = options.and_then(Value::as_array).is_some_and(|options| {
+                options.iter().any(|option| option_value(option) == Some(value.as_str()))
+            });
+            if !offered {
+                return Err(not_offered());
+            }
+            Value::from(value.as_str())
+        }
+        UiResponse::Confirm { confirmed } => Value::from(*confirmed),
+        UiResponse::Input { value } | UiResponse::Editor { value } => Value::from(value.as_str()),
+        UiResponse::Interview { responses } => {
+            let answer = Some(responses.clone());
+            return Ok(Vote { decision: Decision::Approve, choice: None, answer });
+        }
+        UiResponse::Cancelled => return Ok(Vote::plain(Decision::Deny)),
+    };
+    Ok(Vote::filled_in(&answer))
+}
+
+/// Only the last choice is a no.
+fn chosen(choices: &[String], value: &str) -> Result<Vote, String> {
+    if !choices.iter().any(|choice| choice == value) {
+        return Err(not_offered());
+    }
+    let denies = choices.last().is_some_and(|last| last == value);
+    let decision = if denies { Decision::Deny } else { Decision::Approve };
+    Ok(Vote { decision, choice: Some(value.to_owned()), answer: None })
+}
+
+/// An option is a text, or an object with its text as `value` or `label`.
+fn option_value(option: &Value) -> Option<&str> {
+    option.as_str().or_else(|| option.get("value")?.as_str()).or_else(|| option.get("label")?.as_str())
+}
+
+fn other_method(asked: &str) -> String {
+    invalid("response.method", format_args!("must be '{asked}' or 'cancelled', as was asked"))
+}
+
+fn not_offered() -> String {
+    invalid("response.value", "must be one of the options")
+}

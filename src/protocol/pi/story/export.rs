@@ -1,0 +1,167 @@
+//! A conversation as a page of its own: nothing is fetched, nothing runs, and every word in it is only a word.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::Story;
+use super::entry::Entry;
+use crate::kernel::id::SessionId;
+use crate::kernel::time::Now;
+use crate::protocol::pi::encode::iso;
+
+/// What stands above the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// The session.
+    pub session: SessionId,
+    /// Its name for people.
+    pub name: Option<String>,
+    /// Where its tools work.
+    pub cwd: String,
+    /// When the page is written.
+    pub at: Now,
+}
+
+/// Writes the whole conversation, also what a summary stands for, as a page.
+pub fn export_html(story: &Story, heading: &Heading) -> String {
+    let title = heading.name.as_deref().unwrap_or(heading.session.as_str());
+    let mut page = String::new();
+    page.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str("<meta http-equiv=\"Content-Security-Policy\" content=\"");
+    page.push_str("default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width\">\n");
+    put(&mut page, "title", "", title);
+    page.push_str("<style>");
+    page.push_str(STYLE);
+    page.push_str("</style>\n</head>\n<body>\n<header>\n");
+    put(&mut page, "h1", "", title);
+    let stats = story.stats();
+    let about = format!(
+        "{} · {} · {} messages · {} tokens read, {} written · {}",
+        heading.session,
+        heading.cwd,
+        story.entries().count(),
+        stats.input.saturating_add(stats.cache_read).saturating_add(stats.cache_write),
+        stats.output,
+        iso(heading.at),
+    );
+    put(&mut page, "p", "", &about);
+    page.push_str("</header>\n<main>\n");
+    story.entries().for_each(|entry| message(&mut page, entry));
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+fn message(page: &mut String, entry: &Entry) {
+    let message: Value = serde_json::from_str(&entry.json).unwrap_or_default();
+    let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+    let role = text("role");
+    page.push_str("<section class=\"");
+    escape(page, &role);
+    page.push_str("\" id=\"e");
+    escape(page, &entry.id());
+    page.push_str("\">\n");
+    let label = match role.as_str() {
+        // Who has no models answers under the provider's name.
+        "assistant" => {
+            let model = Some(text("model")).filter(|model| !model.is_empty());
+            format!("{} · {}", model.unwrap_or_else(|| text("provider")), iso(entry.at))
+        }
+        "toolResult" => format!("{} · {}", text("toolName"), iso(entry.at)),
+        "bashExecution" => format!("shell · {}", iso(entry.at)),
+        "compactionSummary" => format!("summary of what is above · {}", iso(entry.at)),
+        _ => format!("user · {}", iso(entry.at)),
+    };
+    put(page, "h2", "", &label);
+    for block in message["content"].as_array().into_iter().flatten() {
+        content(page, block);
+    }
+    for (name, tag, class) in [
+        ("command", "pre", "command"),
+        ("output", "pre", ""),
+        ("summary", "pre", "text"),
+        ("errorMessage", "p", "error"),
+    ] {
+        if let Some(said) = message[name].as_str().filter(|said| !said.is_empty()) {
+            put(page, tag, class, said);
+        }
+    }
+    page.push_str("</section>\n");
+}
+
+fn content(page: &mut String, block: &Value) {
+    let text = |name: &str| block[name].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => put(page, "pre", "text", text("text")),
+        "thinking" => {
+            page.push_str("<details><summary>thinking</summary>\n");
+            put(page, "pre", "text", text("thinking"));
+            page.push_str("</details>\n");
+        }
+        "toolCall" => {
+            let arguments = serde_json::to_string_pretty(&block["arguments"]).unwrap_or_default();
+            put(page, "pre", "command", &format!("{} {arguments}", text("name")));
+        }
+        "image" => image(page, text("mimeType"), text("data")),
+        _ => {}
+    }
+}
+
+/// Shows an image, if it is one of the kinds that are nothing but pictures.
+fn image(page: &mut String, mime: &str, data: &str) {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    if PICTURES.contains(&mime) && data.bytes().all(plain) {
+        page.push_str("<img alt=\"\" src=\"data:");
+        page.push_str(mime);
+        page.push_str(";base64,");
+        page.push_str(data);
+        page.push_str("\">\n");
+    } else {
+        put(page, "p", "", &format!("[an image of type {mime}]"));
+    }
+}
+
+/// Puts a text between two tags.
+fn put(page: &mut String, tag: &str, class: &str, text: &str) {
+    let _ =
+        if class.is_empty() { write!(page, "<{tag}>") } else { write!(page, "<{tag} class=\"{class}\">") };
+    escape(page, text);
+    let _ = writeln!(page, "</{tag}>");
+}
+
+/// Writes a text so that nothing in it means anything.
+fn escape(page: &mut String, text: &str) {
+    for letter in text.chars() {
+        match letter {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            // A page may contain no other control characters; and nothing may turn the direction of what follows.
+            '\n' | '\t' => page.push(letter),
+            '\r' => {}
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => page.push('\u{fffd}'),
+            letter if letter.is_control() => page.push('\u{fffd}'),
+            letter => page.push(letter),
+        }
+    }
+}
+
+const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+const STYLE: &str = "
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+header p, h2 { color: gray; font-size: 0.8rem; font-weight: normal; }
+section { border-left: 3px solid silver; margin: 1rem 0; padding: 0 1rem; }
+section.user { border-color: royalblue; }
+section.assistant { border-color: seagreen; }
+section.compactionSummary { border-style: dashed; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0.5rem 0; }
+pre.text { font-family: inherit; }
+pre.command { font-weight: bold; }
+.error { color: crimson; }
+img { max-width: 100%; }
+";

@@ -1,0 +1,81 @@
+//! Conversations that become too long, and models that do not answer.
+
+use super::Story;
+use super::out::Out;
+use super::ui;
+use crate::kernel::event::{Compaction, CompactionEnding, CompactionReason, Event, Retry};
+use crate::kernel::id::Seq;
+use crate::protocol::json;
+
+impl Story {
+    /// Takes the beginning of a summary; one that somebody asked for is told to those who asked, and shown to the others.
+    pub(super) fn begin_compaction(&mut self, seq: Seq, reason: CompactionReason, out: &mut Out) {
+        self.compacting = Some(reason);
+        let word = match reason {
+            CompactionReason::Manual => return ui::status(COMPACTION, "compacting", seq, out),
+            CompactionReason::Threshold => "threshold",
+            CompactionReason::Overflow => "overflow",
+        };
+        out.tell("auto_compaction_start", |told| told.text("reason", word).end());
+    }
+
+    /// Takes a summary.
+    pub(super) fn compact(&mut self, event: &Event, compaction: &Compaction, out: &mut Out) {
+        if self.compacting.is_none() {
+            // One that nobody announced was made because the conversation was long.
+            self.begin_compaction(event.seq, CompactionReason::Threshold, out);
+        }
+        let reason = self.compacting.take();
+        let summary = self.conversation.compact(event, compaction);
+        self.context = None;
+        if reason == Some(CompactionReason::Manual) {
+            return ui::status(COMPACTION, "", event.seq, out);
+        }
+        out.tell("auto_compaction_end", |told| {
+            told.with("result", |body| json::value(body, &summary))
+                .flag("aborted", false)
+                .flag("willRetry", reason == Some(CompactionReason::Overflow))
+                .end();
+        });
+    }
+
+    /// Takes the end of one of which no summary came.
+    pub(super) fn end_compaction(
+        &mut self,
+        seq: Seq,
+        (ending, message, again): (CompactionEnding, Option<&str>, bool),
+        out: &mut Out,
+    ) {
+        match self.compacting.take() {
+            Some(CompactionReason::Manual) => ui::status(COMPACTION, "", seq, out),
+            Some(CompactionReason::Threshold | CompactionReason::Overflow) | None => {
+                let aborted = ending == CompactionEnding::Aborted;
+                let why = message.filter(|_| !aborted);
+                out.tell("auto_compaction_end", |told| {
+                    told.flag("aborted", aborted).flag("willRetry", again).maybe("errorMessage", why).end();
+                });
+            }
+        }
+    }
+}
+
+/// Tells that a model is asked again after a pause.
+pub(super) fn begin_retry(retry: &Retry, out: &mut Out) {
+    out.tell("auto_retry_start", |told| {
+        told.number("attempt", u64::from(retry.attempt))
+            .number("maxAttempts", u64::from(retry.most))
+            .number("delayMs", retry.pause_millis)
+            .text("errorMessage", &retry.message)
+            .end();
+    });
+}
+
+/// Tells that it has answered, or is asked no more.
+pub(super) fn end_retry(succeeded: bool, attempt: u32, message: Option<&str>, out: &mut Out) {
+    let why = message.filter(|_| !succeeded);
+    out.tell("auto_retry_end", |told| {
+        told.flag("success", succeeded).number("attempt", u64::from(attempt)).maybe("finalError", why).end();
+    });
+}
+
+const COMPACTION: &str = "compaction";

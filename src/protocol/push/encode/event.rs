@@ -1,0 +1,344 @@
+//! The payload of each event.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::message::{steered, user_message};
+use super::tool::{tool_call, tool_result};
+use super::{Head, json};
+use crate::kernel::event::{
+    Adjustment, Branch, Compaction, Decision, Denial, EventKind, Lasting, Opening, OutputStream, Question,
+    Retry, RunReport, Taken, Verdict, Wanted, WorkspaceIdentity,
+};
+use crate::kernel::id::{GateId, RunId, SessionId};
+use crate::protocol::push::wire::event::{
+    Acceptance, AcceptanceResult, ApprovalReceived, ApprovalRequired, ApprovalVote, AssistantDone,
+    CompactionEnded, CompactionStarted, ContextCompacted, EventsLost, Failure, Headless, MessageUnqueued,
+    RetryEnded, RetryStarted, RunComplete, RunRecovered, SessionAdjusted, SessionBranched, SessionEnded,
+    SessionRenamed, SessionStarted, SessionTouched, Status, StoppingItem, Usage, WantedItem, Warning,
+    WorkspaceItem,
+};
+use crate::protocol::push::wire::word::{DecisionWord, IdleWord};
+use crate::protocol::push::wire::{Raw, raw, some_text, text, whole_line};
+
+/// Adds the line of an event.
+#[rustfmt::skip] // An arm a line is a table; the other way it is twice as long as a screen.
+pub(super) fn write(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+    match kind {
+        EventKind::Said { text } => head.line("assistant_token", out, |out| token(out, text)),
+        EventKind::Thought { text } => head.line("thinking_token", out, |out| token(out, text)),
+        EventKind::CallOutput { call, stream, text } =>
+            head.line("tool_output", out, |out| output(out, call.as_str(), *stream, text)),
+        EventKind::SessionOpened(opening) => head.put("session_started", out, &started(head, opening)),
+        EventKind::SessionRenamed { name } =>
+            head.put("session_renamed", out, &SessionRenamed { name: text(name) }),
+        EventKind::SessionEnded { by } => head.put("session_ended", out, &SessionEnded { by: text(by) }),
+        EventKind::Touched { .. } | EventKind::Loaded { .. } | EventKind::Adjusted { .. }
+        | EventKind::Branched { .. } | EventKind::CompactionBegan { .. } | EventKind::Compacted(_)
+        | EventKind::CompactionOver { .. } | EventKind::RetryBegan(_) | EventKind::RetryOver { .. } =>
+            write_change(head, kind, out),
+        EventKind::RunStarted(message) => head.put("user_message", out, &user_message(message, None)),
+        EventKind::MessageQueued(queued) =>
+            head.put("message_queued", out, &user_message(&queued.message, Some(&queued.run))),
+        EventKind::MessageUnqueued { message, by } => {
+            let gone = MessageUnqueued { message_id: text(message.as_str()), by: text(by) };
+            head.put("message_unqueued", out, &gone);
+        }
+        EventKind::Steered(steering) => head.put("user_message", out, &steered(steering)),
+        EventKind::Status { source, phase, detail } =>
+            head.put("status", out, &status(source, phase, detail.as_deref())),
+        EventKind::SayingDone { message } =>
+            head.put("assistant_done", out, &AssistantDone { message_id: text(message.as_str()) }),
+        EventKind::TurnTaken(taken) => head.put("usage", out, &usage(taken)),
+        EventKind::CallIntended(intention) => head.put("tool_call", out, &tool_call(intention)),
+        EventKind::CallStarted { call, tool } => {
+            let plain = status("orchestrator", "Executing tool...", Some(tool));
+            head.put("status", out, &Status { call_id: Some(text(call.as_str())), ..plain });
+        }
+        EventKind::CallSettled(settlement) => head.put("tool_result", out, &tool_result(settlement)),
+        EventKind::GateOpened(question) => head.put("approval_required", out, &approval(question)),
+        EventKind::GateVoted { gate, decision, by } =>
+            head.put("approval_vote", out, &vote(gate, *decision, by)),
+        EventKind::GateSettled(verdict) => head.put("approval_received", out, &received(verdict)),
+        EventKind::Warned { code, message, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.put("warning", out, &Warning { code, message, detail });
+        }
+        EventKind::Failed { code, message, retryable, detail } => {
+            let (code, message, detail) = (text(code), text(message), some_text(detail.as_ref()));
+            head.put("error", out, &Failure { code, message, retryable: *retryable, detail });
+        }
+        EventKind::Stopping { outcome, reason, by } => {
+            let plain = status("orchestrator", "Stopping run...", Some(reason));
+            let stopping = Some(StoppingItem { outcome: (*outcome).into(), by: text(by) });
+            head.put("status", out, &Status { stopping, ..plain });
+        }
+        EventKind::RunRecovered { found } =>
+            head.put("run_recovered", out, &RunRecovered { found: (*found).into() }),
+        EventKind::RunEnded(report) => head.put("run_complete", out, &run_complete(head, report)),
+        EventKind::Lost { after, cause } => {
+            let (after_seq, until_seq) = (after.number(), head.seq.number());
+            head.put("events_lost", out, &EventsLost { after_seq, until_seq, cause: (*cause).into() });
+        }
+    }
+}
+
+/// Adds the line of a change: of who answers, of what is told, or of what is waited for.
+fn write_change(head: &Head<'_>, kind: &EventKind, out: &mut Vec<u8>) {
+    match kind {
+        EventKind::Touched { what, by } => {
+            head.put("session_touched", out, &SessionTouched { what: text(what), by: text(by) });
+        }
+        EventKind::Loaded { by } => head.put("session_loaded", out, &SessionEnded { by: text(by) }),
+        EventKind::Adjusted { adjustment, by } => {
+            head.put("session_adjusted", out, &adjusted(adjustment, by));
+        }
+        EventKind::Branched { branch: Branch { until, from }, by } => {
+            let (until_seq, from_seq) = (until.number(), from.number());
+            head.put("session_branched", out, &SessionBranched { until_seq, from_seq, by: text(by) });
+        }
+        EventKind::CompactionBegan { reason, by } => {
+            let (reason, by) = ((*reason).into(), some_text(by.as_ref()));
+            head.put("compaction_started", out, &CompactionStarted { reason, by });
+        }
+        EventKind::Compacted(compaction) => head.put("context_compacted", out, &compacted(compaction)),
+        EventKind::CompactionOver { ending, message, again } => {
+            let (ending, message) = ((*ending).into(), some_text(message.as_ref()));
+            head.put("compaction_ended", out, &CompactionEnded { ending, message, again: *again });
+        }
+        EventKind::RetryBegan(retry) => head.put("retry_started", out, &retry_started(retry)),
+        EventKind::RetryOver { succeeded, attempt, message } => {
+            let (succeeded, attempt, message) = (*succeeded, *attempt, some_text(message.as_ref()));
+            head.put("retry_ended", out, &RetryEnded { succeeded, attempt, message });
+        }
+        EventKind::SessionOpened(_)
+        | EventKind::SessionRenamed { .. }
+        | EventKind::SessionEnded { .. }
+        | EventKind::RunStarted(_)
+        | EventKind::MessageQueued(_)
+        | EventKind::MessageUnqueued { .. }
+        | EventKind::Steered(_)
+        | EventKind::Status { .. }
+        | EventKind::Thought { .. }
+        | EventKind::Said { .. }
+        | EventKind::SayingDone { .. }
+        | EventKind::TurnTaken(_)
+        | EventKind::CallIntended(_)
+        | EventKind::CallStarted { .. }
+        | EventKind::CallOutput { .. }
+        | EventKind::CallSettled(_)
+        | EventKind::GateOpened(_)
+        | EventKind::GateVoted { .. }
+        | EventKind::GateSettled(_)
+        | EventKind::Warned { .. }
+        | EventKind::Failed { .. }
+        | EventKind::Stopping { .. }
+        | EventKind::RunRecovered { .. }
+        | EventKind::RunEnded(_)
+        | EventKind::Lost { .. } => write(head, kind, out),
+    }
+}
+
+fn adjusted<'a>(adjustment: &'a Adjustment, by: &'a str) -> SessionAdjusted<'a> {
+    SessionAdjusted {
+        provider: some_text(adjustment.provider.as_ref()),
+        model: some_text(adjustment.model.as_ref()),
+        thinking: some_text(adjustment.thinking.as_ref()),
+        auto_compaction: adjustment.auto_compaction,
+        auto_retry: adjustment.auto_retry,
+        workspace: adjustment.workspace.as_ref().map(workspace),
+        unloaded: adjustment.unloaded,
+        by: text(by),
+    }
+}
+
+fn workspace(identity: &WorkspaceIdentity) -> WorkspaceItem<'_> {
+    WorkspaceItem { path: text(&identity.path), file_id: text(&identity.file_id), boot: text(&identity.boot) }
+}
+
+fn retry_started(retry: &Retry) -> RetryStarted<'_> {
+    RetryStarted {
+        attempt: retry.attempt,
+        max_attempts: retry.most,
+        delay_ms: retry.pause_millis,
+        message: text(&retry.message),
+    }
+}
+
+/// Spells what a gate asks.
+pub(super) fn approval(question: &Question) -> ApprovalRequired<'_> {
+    ApprovalRequired {
+        approval_id: text(question.gate.as_str()),
+        kind: text(&question.kind),
+        title: text(&question.title),
+        summary: text(&question.summary),
+        details: details(question),
+        options: OPTIONS,
+        expires_at: question.expires.0,
+        call_id: text(question.call.as_str()),
+        needed: question.needed,
+        remember: some_text(question.remember.as_ref()),
+        sha256: some_text(question.digest.as_ref()),
+        on_denial: Some(question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        form: question.form.as_ref().map(raw),
+    }
+}
+
+/// Spells the particulars of a gate, with its choices or the scopes of a yes as their last field.
+///
+/// They come last so that a reader of the journal can cut them off and hold the particulars to the letter.
+pub(super) fn details(question: &Question) -> Raw<'_> {
+    let (name, words) = match (&question.remember, question.choices.is_empty()) {
+        (_, false) => ("choices", question.choices.clone()),
+        (Some(_), true) => ("scopes", SCOPES.map(str::to_owned).to_vec()),
+        (None, true) => return raw(&question.details),
+    };
+    let object = question.details.as_str();
+    let fields = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("");
+    let mut merged = Vec::with_capacity(object.len() + 64);
+    merged.push(b'{');
+    if !fields.is_empty() {
+        merged.extend_from_slice(fields.as_bytes());
+        merged.push(b',');
+    }
+    merged.extend_from_slice(format!("\"{name}\":").as_bytes());
+    json::value(&mut merged, &words);
+    merged.push(b'}');
+    let merged = String::from_utf8(merged).unwrap_or_default();
+    match whole_line(&merged) {
+        Some(merged) => Cow::Owned(merged.into_owned()),
+        None => Cow::Borrowed(RawValue::NULL),
+    }
+}
+
+/// How long a yes may hold where it can be remembered.
+const SCOPES: [&str; 4] = ["once", "run", "session", "always"];
+
+/// The two plain answers to an approval.
+pub(super) const OPTIONS: [DecisionWord; 2] = [DecisionWord::Approve, DecisionWord::Deny];
+
+impl Head<'_> {
+    fn put<T: serde::Serialize>(&self, type_name: &str, out: &mut Vec<u8>, payload: &T) {
+        self.line(type_name, out, |out| json::value(out, payload));
+    }
+}
+
+fn token(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b"{\"text\":");
+    json::string(out, text);
+    out.push(b'}');
+}
+
+fn output(out: &mut Vec<u8>, call: &str, stream: OutputStream, text: &str) {
+    out.extend_from_slice(b"{\"callId\":");
+    json::string(out, call);
+    out.extend_from_slice(match stream {
+        OutputStream::Out => b",\"stream\":\"stdout\",\"text\":",
+        OutputStream::Err => b",\"stream\":\"stderr\",\"text\":",
+    });
+    json::string(out, text);
+    out.push(b'}');
+}
+
+/// Spells how a session is used: one that was opened through another protocol is interactive.
+pub(super) fn mode(opening: &Opening) -> &str {
+    match opening.mode.as_str() {
+        word @ ("interactive" | "headless") => word,
+        _ => "interactive",
+    }
+}
+
+fn started<'a>(head: &Head<'a>, opening: &'a Opening) -> SessionStarted<'a> {
+    SessionStarted {
+        session_id: text(head.session.as_str()),
+        state: IdleWord::Idle,
+        mode: text(mode(opening)),
+        protocol: (mode(opening) != opening.mode).then(|| text(&opening.mode)),
+        provider: text(&opening.provider),
+        sandbox_provider: text(&opening.sandbox),
+        cwd: text(&opening.cwd),
+        workspace: opening.workspace.as_ref().map(workspace),
+        model: some_text(opening.model.as_ref()),
+        name: some_text(opening.name.as_ref()),
+        repo: opening.repo.as_ref().map(raw),
+        metadata: opening.metadata.as_ref().map(raw),
+        sandbox: opening.walls.as_ref().map(raw),
+        parent_session_id: opening.parent.as_ref().map(SessionId::as_str).map(text),
+    }
+}
+
+fn usage(taken: &Taken) -> Usage<'_> {
+    Usage {
+        model: text(&taken.model),
+        input_tokens: taken.used.input,
+        output_tokens: taken.used.output,
+        cache_read_tokens: taken.used.cache_read,
+        cache_write_tokens: taken.used.cache_write,
+        cost_micro_usd: taken.used.cost,
+        estimated: taken.used.estimated,
+        carry: some_text(taken.carry.as_ref()),
+        pending: taken.pending.iter().map(wanted).collect(),
+    }
+}
+
+fn wanted(wanted: &Wanted) -> WantedItem<'_> {
+    WantedItem { tool_name: text(&wanted.tool), args: raw(&wanted.args) }
+}
+
+fn compacted(compaction: &Compaction) -> ContextCompacted<'_> {
+    ContextCompacted {
+        summary: text(&compaction.summary),
+        kept_from_seq: compaction.kept_from.number(),
+        tokens_before: compaction.tokens_before,
+    }
+}
+
+fn status<'a>(source: &'a str, phase: &'a str, detail: Option<&'a str>) -> Status<'a> {
+    Status {
+        source: text(source),
+        phase: text(phase),
+        detail: detail.map(text),
+        call_id: None,
+        stopping: None,
+    }
+}
+
+fn vote<'a>(gate: &'a GateId, decision: Decision, by: &'a str) -> ApprovalVote<'a> {
+    ApprovalVote { approval_id: text(gate.as_str()), decision: decision.into(), by: text(by) }
+}
+
+fn received(verdict: &Verdict) -> ApprovalReceived<'_> {
+    ApprovalReceived {
+        approval_id: text(verdict.gate.as_str()),
+        decision: verdict.decision.into(),
+        by: text(&verdict.by),
+        choice: some_text(verdict.choice.as_ref()),
+        comment: some_text(verdict.comment.as_ref()),
+        scope: Some(verdict.lasting).filter(|lasting| *lasting != Lasting::Once).map(Into::into),
+        answer: verdict.answer.as_ref().map(raw),
+    }
+}
+
+fn run_complete<'a>(head: &Head<'a>, report: &'a RunReport) -> RunComplete<'a> {
+    let asked = report.checks_asked > 0 || !report.checks.is_empty();
+    let passed = report.checks.iter().filter(|check| check.passed).count();
+    let results = report.checks.iter().map(|check| AcceptanceResult {
+        id: text(&check.id),
+        passed: check.passed,
+        exit_code: check.exit_code,
+        output: text(&check.output),
+    });
+    RunComplete {
+        run_id: text(head.run.map_or("", RunId::as_str)),
+        outcome: report.outcome.into(),
+        summary: text(&report.summary),
+        reason: some_text(report.reason.as_ref()),
+        acceptance: asked.then(|| Acceptance {
+            total: report.checks_asked,
+            passed: u32::try_from(passed).unwrap_or(u32::MAX),
+            results: results.collect(),
+        }),
+        headless: Headless { exit_code_hint: report.exit_code },
+    }
+}

@@ -1,0 +1,177 @@
+//! Events, snapshots and responses into lines: one compact JSON object and a newline.
+//!
+//! What is written here is valid under the schemas in `schemas/`, as long as the kernel's JSON texts are JSON.
+
+mod event;
+mod message;
+mod payload;
+mod row;
+#[cfg(test)]
+mod tests;
+mod tool;
+#[cfg(test)]
+mod tool_tests;
+
+pub use payload::{
+    Payload, accepted, approvals, attached, compacting, deleted, detached, draining, ended, grants,
+    has_ended, hello, journal_check, messages, metrics, pong, prompted, providers, queue, queued, reloaded,
+    renamed, revoked, session_item, sessions, snapshot_payload, speaking, started, steered, unqueued,
+};
+pub use row::{
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, MessageRow, Metrics, PendingApproval,
+    PiFileRow, ProblemRow, Proof, ProviderRow, Role, SessionRow,
+};
+
+use super::error::ErrorBody;
+use super::tool_words::run_of_user_command;
+use super::wire::event::{SessionEnded, Warning};
+use super::wire::response::ProtocolError;
+use super::wire::text;
+use crate::kernel::command::{Gap, Phase, Private, Snapshot};
+use crate::kernel::event::Event;
+use crate::kernel::id::{RunId, Seq, SessionId};
+use crate::kernel::time::Now;
+use crate::protocol::json;
+
+/// Adds the line of an event.
+pub fn event_line(session: &SessionId, event: &Event, out: &mut Vec<u8>) {
+    let of_user = run_of_user_command(event);
+    let (run, version) = (event.run.as_ref().or(of_user.as_ref()), event.version);
+    let origin = event.origin.as_deref();
+    let head = Head { session, run, seq: event.seq, at: event.at, version, origin };
+    event::write(&head, &event.kind, out);
+}
+
+/// Returns the word for what a session is doing.
+pub fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "idle",
+        Phase::Running => "running",
+        Phase::Waiting => "awaiting_approval",
+        Phase::Completed => "completed",
+        Phase::Failed => "failed",
+        Phase::Cancelled => "cancelled",
+    }
+}
+
+/// Adds the line of something that is shown to one client alone.
+pub fn private_line(session: &SessionId, private: &Private, out: &mut Vec<u8>) {
+    match private {
+        Private::Gap { seq, at, seen, gap } => gap_line(session, *seq, *at, *seen, *gap, out),
+        Private::Snapshot { seq, at, snapshot } | Private::Summary { seq, at, snapshot, after: _ } => {
+            snapshot_line(session, *seq, *at, snapshot, out);
+        }
+        Private::Deleted { seq, at, by } => {
+            let head = Head { session, run: None, seq: *seq, at: *at, version: None, origin: None };
+            head.line("session_deleted", out, |out| json::value(out, &SessionEnded { by: text(by) }));
+        }
+    }
+}
+
+/// Adds the line that tells a client that its history has a hole.
+fn gap_line(session: &SessionId, seq: Seq, at: Now, seen: Seq, gap: Gap, out: &mut Vec<u8>) {
+    let detail = match gap {
+        Gap::None => None,
+        Gap::Lost { earliest } => {
+            Some(format!("Requested lastSeenSeq={seen} but earliest retained seq is {earliest}"))
+        }
+        Gap::Foreign => Some(format!("Requested lastSeenSeq={seen} was never issued")),
+    };
+    let warning = Warning {
+        code: text("EVENT_GAP"),
+        message: text("Replay gap detected; snapshot sent."),
+        detail: detail.map(Into::into),
+    };
+    let head = Head { session, run: None, seq, at, version: None, origin: None };
+    head.line("warning", out, |out| json::value(out, &warning));
+}
+
+/// Adds the line of the baseline after a gap.
+fn snapshot_line(session: &SessionId, seq: Seq, at: Now, snapshot: &Snapshot, out: &mut Vec<u8>) {
+    let payload = snapshot_payload(snapshot);
+    let head = Head { session, run: None, seq, at, version: None, origin: None };
+    head.line("session_snapshot", out, |out| out.extend_from_slice(payload.as_str().as_bytes()));
+}
+
+/// Returns the line that grants a request.
+pub fn response_ok(request_id: &str, type_name: &str, session: Option<&str>, payload: &Payload) -> Vec<u8> {
+    let payload = payload.as_str().as_bytes();
+    let mut out = Vec::with_capacity(160 + request_id.len() + payload.len());
+    response_head(&mut out, request_id, type_name, session);
+    out.extend_from_slice(b",\"ok\":true,\"payload\":");
+    out.extend_from_slice(payload);
+    out.extend_from_slice(b",\"error\":null}\n");
+    out
+}
+
+/// Returns the line that refuses a request.
+pub fn response_error(
+    request_id: &str,
+    type_name: &str,
+    session: Option<&str>,
+    error: &ErrorBody,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    response_head(&mut out, request_id, type_name, session);
+    out.extend_from_slice(b",\"ok\":false,\"payload\":{},\"error\":");
+    let error = ProtocolError {
+        code: error.code.as_str(),
+        message: &error.message,
+        retryable: error.retryable,
+        detail: error.detail.as_deref(),
+    };
+    json::value(&mut out, &error);
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+fn response_head(out: &mut Vec<u8>, request_id: &str, type_name: &str, session: Option<&str>) {
+    out.extend_from_slice(b"{\"v\":\"push.runtime.v1\",\"kind\":\"response\",\"requestId\":");
+    json::string(out, request_id);
+    out.extend_from_slice(b",\"type\":");
+    json::string(out, type_name);
+    if let Some(session) = session {
+        out.extend_from_slice(b",\"sessionId\":");
+        json::string(out, session);
+    }
+}
+
+/// What the envelope of an event says besides its type.
+struct Head<'a> {
+    session: &'a SessionId,
+    run: Option<&'a RunId>,
+    seq: Seq,
+    at: Now,
+    version: Option<u64>,
+    origin: Option<&'a str>,
+}
+
+impl Head<'_> {
+    /// Adds the line of an event whose payload is written by `payload`.
+    #[inline]
+    fn line(&self, type_name: &str, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
+        out.extend_from_slice(b"{\"v\":\"push.runtime.v1\",\"kind\":\"event\",\"sessionId\":");
+        json::string(out, self.session.as_str());
+        if let Some(run) = self.run {
+            out.extend_from_slice(b",\"runId\":");
+            json::string(out, run.as_str());
+        }
+        out.extend_from_slice(b",\"seq\":");
+        json::number(out, self.seq.number());
+        out.extend_from_slice(b",\"ts\":");
+        json::number(out, self.at.0);
+        if let Some(version) = self.version {
+            out.extend_from_slice(b",\"sessionVersion\":");
+            json::number(out, version);
+        }
+        if let Some(origin) = self.origin {
+            out.extend_from_slice(b",\"entryId\":");
+            json::string(out, origin);
+        }
+        out.extend_from_slice(b",\"type\":\"");
+        out.extend_from_slice(type_name.as_bytes());
+        out.extend_from_slice(b"\",\"payload\":");
+        payload(out);
+        out.extend_from_slice(b"}\n");
+    }
+}

@@ -1,0 +1,407 @@
+//! The payload of each response, from answers of the kernel and from what the daemon knows.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::{OPTIONS, approval, details};
+use super::row::{
+    CircuitRow, GrantRow, JournalCheck, LossRow, MessagePage, Metrics, PendingApproval, PiFileRow,
+    ProblemRow, ProviderRow, Role, SessionRow,
+};
+use crate::kernel::command::{Gap, Openness, Phase, Repetition, Replay, Snapshot, Waiting};
+use crate::kernel::event::Denial;
+use crate::kernel::id::{GateId, Json, MessageId, RunId, Seq, SessionId};
+use crate::kernel::time::Now;
+use crate::protocol::json;
+use crate::protocol::push::wire::response as wire;
+use crate::protocol::push::wire::{raw, some_text, text};
+use crate::protocol::push::{CAPABILITIES, PROTOCOL};
+
+/// The payload of a response: one compact JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload(String);
+
+impl Payload {
+    /// Returns the text of the object.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn of<T: Serialize>(value: &T) -> Self {
+        let mut out = Vec::new();
+        json::value(&mut out, value);
+        // serde_json writes UTF-8 and nothing else.
+        Self(String::from_utf8(out).unwrap_or_default())
+    }
+
+    fn yes(name: &str) -> Self {
+        Self(format!("{{\"{name}\":true}}"))
+    }
+}
+
+/// Answers `hello`.
+pub fn hello(runtime_version: &str) -> Payload {
+    Payload::of(&wire::Hello {
+        runtime_name: "pushd",
+        runtime_version,
+        protocol_version: PROTOCOL,
+        capabilities: &CAPABILITIES,
+    })
+}
+
+/// Answers `ping`.
+pub fn pong(now: Now) -> Payload {
+    Payload::of(&wire::Pong { pong: true, ts: now.0 })
+}
+
+/// Answers `start_session`.
+pub fn started(session: &SessionId, phase: Phase, attach_token: &str, repetition: Repetition) -> Payload {
+    Payload::of(&wire::Started {
+        session_id: session.as_str(),
+        state: phase.into(),
+        attach_token,
+        repeated: repeated(repetition),
+    })
+}
+
+/// Answers `attach_session` and `resume_session`.
+pub fn attached(session: &SessionId, phase: Phase, replay: Replay) -> Payload {
+    let gap = match replay.gap {
+        Gap::None => false,
+        Gap::Lost { .. } | Gap::Foreign => true,
+    };
+    Payload::of(&wire::Attached {
+        session_id: session.as_str(),
+        state: phase.into(),
+        replay: wire::ReplayItem {
+            from_seq: replay.from.number(),
+            to_seq: replay.to.number(),
+            completed: !gap,
+            gap,
+        },
+    })
+}
+
+/// Answers `detach_session`.
+pub fn detached() -> Payload {
+    Payload::yes("detached")
+}
+
+/// Answers `send_user_message`.
+pub fn prompted(run: &RunId, repetition: Repetition) -> Payload {
+    Payload::of(&wire::Prompted { run_id: run.as_str(), accepted: true, repeated: repeated(repetition) })
+}
+
+/// Answers `steer`.
+pub fn steered(run: &RunId) -> Payload {
+    prompted(run, Repetition::First)
+}
+
+/// Answers `queue_message`.
+pub fn queued(message: &MessageId, run: &RunId, position: usize) -> Payload {
+    Payload::of(&wire::Queued { message_id: message.as_str(), run_id: run.as_str(), position })
+}
+
+/// Answers `list_queue`.
+pub fn queue(waiting: &[Waiting]) -> Payload {
+    let messages = waiting.iter().map(|one| wire::QueueItem {
+        message_id: one.message.as_str(),
+        run_id: one.run.as_str(),
+        text: &one.text,
+    });
+    Payload::of(&wire::Queue { messages: messages.collect() })
+}
+
+/// Answers `remove_queued`.
+pub fn unqueued() -> Payload {
+    Payload::yes("removed")
+}
+
+/// Answers `submit_approval` and `cancel_run`.
+pub fn accepted() -> Payload {
+    Payload::yes("accepted")
+}
+
+/// Answers `rename_session`.
+pub fn renamed() -> Payload {
+    Payload::yes("renamed")
+}
+
+/// Answers `end_session`.
+pub fn ended() -> Payload {
+    Payload::yes("ended")
+}
+
+/// Answers `compact_session`: the event with this number says that it has begun.
+pub fn compacting(began: Seq) -> Payload {
+    Payload::of(&wire::Compacting { compacting: true, seq: began.number() })
+}
+
+/// Answers `delete_session`; without a deletion, with what there is to delete.
+pub fn deleted(deleted: bool, bytes: u64, pi_files: &[PiFileRow]) -> Payload {
+    Payload::of(&wire::Deleted { deleted, bytes, pi_files: pi_files.iter().map(pi_file).collect() })
+}
+
+fn pi_file(row: &PiFileRow) -> wire::PiFileItem<'_> {
+    let PiFileRow { path, bytes, created, removed, problem } = row;
+    let (bytes, created, removed) = (*bytes, *created, *removed);
+    wire::PiFileItem { path, bytes, created, removed, problem: problem.as_deref() }
+}
+
+/// Answers `speak`; the connection goes on in the other protocol.
+pub fn speaking() -> Payload {
+    Payload::yes("speaking")
+}
+
+/// Answers `drain`.
+pub fn draining() -> Payload {
+    Payload::yes("draining")
+}
+
+/// Answers `reload`: how many variables the environment of the login shell has, or why it is the daemon's.
+pub fn reloaded(variables: usize, warning: Option<&str>) -> Payload {
+    Payload::of(&wire::Reloaded { reloaded: true, variables, warning })
+}
+
+/// Answers `get_session_snapshot`; also the payload of `session_snapshot`.
+pub fn snapshot_payload(snapshot: &Snapshot) -> Payload {
+    let opening = &snapshot.opening;
+    Payload::of(&wire::SnapshotItem {
+        state: snapshot.phase.into(),
+        active_run_id: snapshot.run.as_ref().map(|run| text(run.as_str())),
+        last_assistant_text: &snapshot.last_text,
+        pending_approval: snapshot.question.as_ref().map(approval),
+        meta: wire::Meta {
+            provider: snapshot.provider(),
+            sandbox_provider: &opening.sandbox,
+            model: some_text(snapshot.model()),
+            cwd: &opening.cwd,
+            repo: opening.repo.as_ref().map(raw),
+            name: some_text(snapshot.name.as_ref()),
+            mode: super::event::mode(opening),
+        },
+        last_seq: snapshot.last_seq.number(),
+        last_user_message: said(&snapshot.last_message),
+        queued: snapshot.queued,
+        ended: match snapshot.open {
+            Openness::Open => false,
+            Openness::Ended => true,
+        },
+        last_run: snapshot.last_run.as_ref().map(|(run, outcome, exit_code)| wire::LastRun {
+            run_id: run.as_str(),
+            outcome: (*outcome).into(),
+            exit_code: *exit_code,
+        }),
+        opened_at: snapshot.opened_at.0,
+        updated_at: snapshot.updated_at.0,
+        session_version: snapshot.version,
+    })
+}
+
+/// Answers `get_session_messages`.
+pub fn messages(page: &MessagePage) -> Payload {
+    let messages = page.messages.iter().map(|row| wire::MessageItem {
+        seq: row.seq.number(),
+        ts: row.at.0,
+        role: match row.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        },
+        message_id: row.message.as_str(),
+        run_id: row.run.as_ref().map(RunId::as_str),
+        text: &row.text,
+    });
+    Payload::of(&wire::Messages {
+        messages: messages.collect(),
+        next_after_seq: page.next_after.number(),
+        done: page.done,
+    })
+}
+
+/// Writes a session as lists show it.
+pub fn session_item(row: &SessionRow) -> Json {
+    let repo = repo_at(row.repo.as_ref(), &row.cwd);
+    let item = Payload::of(&wire::SessionItem {
+        session_id: row.session.as_str(),
+        state: row.phase.into(),
+        updated_at: row.updated_at.0,
+        repo: raw(&repo),
+        cwd: &row.cwd,
+        provider: &row.provider,
+        model: row.model.as_deref(),
+        name: row.name.as_deref(),
+        last_user_message: row.last_message.as_deref(),
+        active_run_id: row.run.as_ref().map(RunId::as_str),
+        pending_approval_id: row.gate.as_ref().map(GateId::as_str),
+        protocol: row.protocol.as_deref(),
+        thinking: row.thinking.as_deref(),
+        opened_at: row.opened_at.0,
+        ended: (row.open == Openness::Ended).then_some(true),
+        unloaded: row.unloaded.then_some(true),
+    });
+    Json::new(item.0)
+}
+
+/// Tells whether what [`session_item`] wrote is of a session that takes no more messages.
+pub fn has_ended(item: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Item {
+        #[serde(default)]
+        ended: bool,
+    }
+    serde_json::from_str(item).is_ok_and(|item: Item| item.ended)
+}
+
+/// Returns what a client said of its repository, with the session's directory as its root.
+fn repo_at(repo: Option<&Json>, cwd: &str) -> Json {
+    let mut fields: serde_json::Map<String, Value> =
+        repo.and_then(|repo| serde_json::from_str(repo.as_str()).ok()).unwrap_or_default();
+    if !cwd.is_empty() {
+        fields.insert("rootPath".to_owned(), Value::from(cwd));
+    }
+    Json::new(Value::from(fields).to_string())
+}
+
+/// Answers `list_sessions` with what [`session_item`] wrote.
+pub fn sessions(items: &[Json], next_cursor: Option<&str>) -> Payload {
+    Payload::of(&wire::Sessions { sessions: items.iter().map(raw).collect(), next_cursor })
+}
+
+/// Answers `list_approvals`.
+pub fn approvals(pending: &[PendingApproval]) -> Payload {
+    let approvals = pending.iter().map(|one| wire::ApprovalItem {
+        session_id: one.session.as_str(),
+        run_id: one.run.as_str(),
+        approval_id: one.question.gate.as_str(),
+        kind: &one.question.kind,
+        title: &one.question.title,
+        summary: &one.question.summary,
+        details: details(&one.question),
+        options: OPTIONS,
+        expires_at: one.question.expires.0,
+        call_id: one.question.call.as_str(),
+        needed: Some(one.question.needed).filter(|needed| *needed != 1),
+        remember: one.question.remember.as_deref(),
+        sha256: one.question.digest.as_deref(),
+        on_denial: Some(one.question.denial).filter(|denial| *denial != Denial::Ends).map(Into::into),
+        form: one.question.form.as_ref().map(raw),
+    });
+    Payload::of(&wire::Approvals { approvals: approvals.collect() })
+}
+
+/// Answers `list_grants`.
+pub fn grants(rows: &[GrantRow]) -> Payload {
+    let grants = rows.iter().map(|row| wire::GrantItem {
+        grant_id: &row.id,
+        repository: &row.repository,
+        rule: &row.rule,
+        by: &row.by,
+        granted_at: row.at.0,
+    });
+    Payload::of(&wire::Grants { grants: grants.collect() })
+}
+
+/// Answers `revoke_grant`.
+pub fn revoked() -> Payload {
+    Payload::of(&wire::Revoked { revoked: true })
+}
+
+/// Answers `list_providers`.
+pub fn providers(rows: &[ProviderRow]) -> Payload {
+    let providers = rows.iter().map(|row| wire::ProviderItem {
+        name: &row.name,
+        models: &row.models,
+        configured: row.configured,
+        default: row.default,
+    });
+    Payload::of(&wire::Providers { providers: providers.collect() })
+}
+
+/// Answers `get_metrics`.
+pub fn metrics(metrics: &Metrics) -> Payload {
+    Payload::of(&wire::MetricsItem {
+        pid: metrics.pid,
+        version: &metrics.version,
+        uptime_seconds: metrics.uptime_seconds,
+        socket: &metrics.socket,
+        http: None,
+        pi: metrics.pi.as_deref(),
+        pvp: None,
+        sessions: metrics.sessions,
+        resident_sessions: metrics.resident_sessions,
+        active_runs: metrics.active_runs,
+        connections: metrics.connections,
+        events: metrics.events,
+        journal_bytes: metrics.journal_bytes,
+        memory_bytes: metrics.memory_bytes,
+        draining: metrics.draining,
+        grace_ms: metrics.grace_ms,
+        circuits: metrics.circuits.iter().map(circuit).collect(),
+        sandbox: metrics.sandbox.as_ref().map(raw),
+    })
+}
+
+fn circuit(row: &CircuitRow) -> wire::CircuitItem<'_> {
+    wire::CircuitItem {
+        provider: &row.provider,
+        base_url: &row.base_url,
+        state: &row.state,
+        failures_in_a_row: row.failures_in_a_row,
+        opened: row.opened,
+        refused: row.refused,
+    }
+}
+
+/// Answers `check_journal`.
+pub fn journal_check(check: &JournalCheck) -> Payload {
+    Payload::of(&wire::JournalCheckItem {
+        schema: check.schema,
+        sessions: check.sessions,
+        used_bytes: check.used_bytes,
+        database_bytes: check.database_bytes,
+        log_bytes: check.log_bytes,
+        marks_bytes: check.marks_bytes,
+        set_aside_files: check.set_aside_files,
+        set_aside_bytes: check.set_aside_bytes,
+        set_aside_blocks: check.set_aside_blocks,
+        left_in_order: check.left_in_order,
+        marks_kept: check.marks_kept,
+        disk_full: check.disk_full,
+        sync_failed: check.sync_failed,
+        losses_total: check.losses_total,
+        losses: check.losses.iter().map(loss).collect(),
+        proof: check.proof.as_ref().map(|proof| wire::ProofItem {
+            sessions: proof.sessions,
+            bytes: proof.bytes,
+            found: proof.found.iter().map(loss).collect(),
+            problems_total: proof.problems_total,
+            problems: proof.problems.iter().map(problem).collect(),
+        }),
+    })
+}
+
+fn loss(loss: &LossRow) -> wire::LossItem<'_> {
+    wire::LossItem {
+        found_at: loss.at.0,
+        session_id: loss.session.as_ref().map(SessionId::as_str),
+        after_seq: loss.after.number(),
+        until_seq: loss.until.number(),
+        cause: &loss.cause,
+        detail: loss.detail.as_deref(),
+    }
+}
+
+fn problem(problem: &ProblemRow) -> wire::ProblemItem<'_> {
+    wire::ProblemItem { session_id: problem.session.as_str(), what: &problem.what }
+}
+
+fn repeated(repetition: Repetition) -> Option<bool> {
+    match repetition {
+        Repetition::First => None,
+        Repetition::Again => Some(true),
+    }
+}
+
+fn said(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,66 @@
+//! Tool calls and their results, in the words that existing clients know; this daemon's own words stand beside them.
+
+use std::borrow::Cow;
+
+use crate::kernel::event::{Ending, Fault, Intention, Purpose, Settlement};
+use crate::protocol::push::tool_words::{error_detail, error_type, failure_text};
+use crate::protocol::push::wire::event::{StructuredError, ToolCall, ToolResult};
+use crate::protocol::push::wire::word::{PurposeWord, SourceWord};
+use crate::protocol::push::wire::{raw, text};
+
+/// Spells a call that is to be made.
+pub(super) fn tool_call(intention: &Intention) -> ToolCall<'_> {
+    let (purpose, check, exclude_from_context) = purpose(intention.purpose);
+    ToolCall {
+        source: SourceWord::Sandbox,
+        tool_name: text(&intention.tool),
+        args: raw(&intention.args),
+        call_id: text(intention.call.as_str()),
+        purpose,
+        check,
+        exclude_from_context,
+    }
+}
+
+/// Spells how a call ended.
+pub(super) fn tool_result(settlement: &Settlement) -> ToolResult<'_> {
+    let (purpose, check, exclude_from_context) = purpose(settlement.purpose);
+    let spoken = failure_text(settlement);
+    ToolResult {
+        source: SourceWord::Sandbox,
+        tool_name: text(&settlement.tool),
+        duration_ms: settlement.millis,
+        is_error: match settlement.ending {
+            Ending::Done | Ending::Skipped => false,
+            Ending::Failed | Ending::Cut => true,
+        },
+        text: spoken.map_or_else(|| text(&settlement.text), text),
+        no_output: spoken.is_some(),
+        structured_error: settlement.fault.as_ref().map(|fault| structured_error(&settlement.tool, fault)),
+        call_id: text(settlement.call.as_str()),
+        status: settlement.ending.into(),
+        exit_code: settlement.exit_code,
+        purpose,
+        check,
+        exclude_from_context,
+    }
+}
+
+fn structured_error<'a>(tool: &str, fault: &'a Fault) -> StructuredError<'a> {
+    StructuredError {
+        r#type: text(error_type(tool, &fault.kind)),
+        retryable: fault.retryable,
+        message: text(&fault.message),
+        detail: Some(Cow::Owned(error_detail(&fault.kind, fault.detail.as_deref()))),
+        code: Some(text(&fault.kind)),
+    }
+}
+
+/// Spells what a tool is used for: which check it is, and whether the provider is not told of it.
+const fn purpose(purpose: Purpose) -> (Option<PurposeWord>, Option<u32>, bool) {
+    match purpose {
+        Purpose::Work => (None, None, false),
+        Purpose::Check(at) => (Some(PurposeWord::Acceptance), Some(at), false),
+        Purpose::Aside { told } => (Some(PurposeWord::User), None, !told),
+    }
+}

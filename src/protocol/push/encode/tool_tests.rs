@@ -1,0 +1,133 @@
+//! How existing clients are told of tools and messages, and that nothing of it changes what is read back.
+
+use super::*;
+use crate::kernel::event::{
+    Ending, EventKind, Fault, Intention, OutputStream, Purpose, Settlement, Steering,
+};
+use crate::kernel::id::{CallId, Fingerprint, Json, MessageId};
+use crate::protocol::push::record::decode_event;
+
+#[test]
+fn errors_of_tools_have_a_type_that_existing_clients_know() {
+    for (tool, code, known) in [
+        ("sandbox_read_file", "NOT_FOUND", "FILE_NOT_FOUND"),
+        ("sandbox_exec", "TIME_LIMIT", "EXEC_TIMEOUT"),
+        ("sandbox_exec", "EXIT_CODE", "EXEC_NON_ZERO_EXIT"),
+        ("sandbox_exec", "SIGNAL", "EXEC_NON_ZERO_EXIT"),
+        ("sandbox_exec", "EXEC_FAILED", "SANDBOX_UNREACHABLE"),
+        ("sandbox_edit_file", "NO_MATCH", "EDIT_CONTENT_NOT_FOUND"),
+        ("sandbox_edit_file", "PROTECTED_PATH", "EDIT_GUARD_BLOCKED"),
+        ("sandbox_read_file", "PROTECTED_PATH", "UNKNOWN"),
+        ("sandbox_write_file", "IO_FAILED", "WRITE_FAILED"),
+        ("sandbox_write_file", "APPROVAL_STALE", "STALE_FILE"),
+        ("sandbox_exec", "DENIED", "UNKNOWN"),
+    ] {
+        for detail in [None, Some("more".to_owned())] {
+            let fault = Fault { kind: code.into(), retryable: false, message: "m".into(), detail };
+            let settlement = settlement(tool, Ending::Failed, "", Some(fault));
+            let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
+            assert!(line.contains(&format!(r#""structuredError":{{"type":"{known}""#)), "{line}");
+            assert!(line.contains(&format!(r#""detail":"{code}"#)), "{line}");
+            let read = decode_event(line.as_bytes()).unwrap().kind;
+            assert_eq!(read, EventKind::CallSettled(Box::new(settlement)));
+        }
+    }
+}
+
+#[test]
+fn a_failed_result_always_has_a_text() {
+    let fault = |message: &str| Fault {
+        kind: "EXIT_CODE".into(),
+        retryable: false,
+        message: message.into(),
+        detail: None,
+    };
+    for (ending, fault, text) in [
+        (Ending::Failed, Some(fault("exit code 3")), "exit code 3"),
+        (Ending::Failed, Some(fault("")), "the tool failed"),
+        (Ending::Cut, None, "the tool was ended early"),
+    ] {
+        let settlement = settlement("sandbox_exec", ending, "", fault);
+        let line = line(EventKind::CallSettled(Box::new(settlement.clone())));
+        assert!(line.contains(&format!(r#""text":"{text}","noOutput":true"#)), "{line}");
+        let read = decode_event(line.as_bytes()).unwrap().kind;
+        assert_eq!(read, EventKind::CallSettled(Box::new(settlement)));
+    }
+    let done = line(EventKind::CallSettled(Box::new(settlement("sandbox_exec", Ending::Done, "", None))));
+    assert!(done.contains(r#""text":"","structuredError""#), "{done}");
+}
+
+#[test]
+fn every_event_of_a_users_own_command_names_one_run() {
+    let (call, tool) = (CallId::from("call_01ABC"), "bash".to_owned());
+    let purpose = Purpose::Aside { told: true };
+    let intention = Intention { call: call.clone(), tool: tool.clone(), args: Json::new("{}"), purpose };
+    let settled = Settlement { call: call.clone(), purpose, ..settlement("bash", Ending::Done, "a", None) };
+    for kind in [
+        EventKind::CallIntended(Box::new(intention)),
+        EventKind::CallStarted { call: call.clone(), tool },
+        EventKind::CallOutput { call, stream: OutputStream::Out, text: "a".into() },
+        EventKind::CallSettled(Box::new(settled)),
+    ] {
+        let event = Event { seq: Seq::new(1), at: Now(2), run: None, version: None, origin: None, kind };
+        let mut line = Vec::new();
+        event_line(&"s".into(), &event, &mut line);
+        let text = String::from_utf8(line.clone()).unwrap();
+        assert!(text.contains(r#""runId":"run_01ABC_user""#), "{text}");
+        assert_eq!(decode_event(&line).unwrap(), event, "the session knows of no run beside the active one");
+    }
+}
+
+#[test]
+fn lines_of_older_journals_are_read_as_before() {
+    let head = r#"{"v":"push.runtime.v1","kind":"event","sessionId":"s","seq":1,"ts":2,"type":"tool_result","payload":"#;
+    let read = |payload: &str| {
+        let kind = decode_event(format!("{head}{payload}}}").as_bytes()).unwrap().kind;
+        let EventKind::CallSettled(settlement) = kind else { panic!("{kind:?}") };
+        *settlement
+    };
+    let check = read(
+        r#"{"source":"acceptance","toolName":"shell","durationMs":5,"isError":true,"text":"","structuredError":{"type":"TIMEOUT","retryable":true,"message":"m","detail":"d"},"callId":"c","status":"cut","check":2}"#,
+    );
+    assert_eq!((check.purpose, check.text.as_str()), (Purpose::Check(2), ""));
+    let fault = check.fault.unwrap();
+    assert_eq!((fault.kind.as_str(), fault.detail.as_deref()), ("TIMEOUT", Some("d")));
+    let own = read(
+        r#"{"source":"user","toolName":"bash","durationMs":5,"isError":false,"text":"a","structuredError":null,"callId":"c","status":"done","excludeFromContext":true}"#,
+    );
+    assert_eq!(own.purpose, Purpose::Aside { told: false });
+}
+
+#[test]
+fn a_message_has_its_length_and_a_preview() {
+    let text = "ä".repeat(281);
+    let (message, fingerprint, by) = (MessageId::from("m"), Fingerprint(1), "cli".to_owned());
+    let steering = Steering { message, text: text.clone(), images: Vec::new(), by, fingerprint };
+    let said = line(EventKind::Steered(Box::new(steering)));
+    let preview = "ä".repeat(280);
+    assert!(said.contains(&format!(r#""text":"{text}","chars":281,"preview":"{preview}","by""#)), "{said}");
+}
+
+fn settlement(tool: &str, ending: Ending, text: &str, fault: Option<Fault>) -> Settlement {
+    Settlement {
+        call: "c".into(),
+        tool: tool.into(),
+        purpose: Purpose::Work,
+        millis: 5,
+        ending,
+        exit_code: None,
+        text: text.into(),
+        fault,
+    }
+}
+
+fn line(kind: EventKind) -> String {
+    let run = Some(RunId::from("r"));
+    let mut line = Vec::new();
+    event_line(
+        &"s".into(),
+        &Event { seq: Seq::new(1), at: Now(2), run, version: None, origin: None, kind },
+        &mut line,
+    );
+    String::from_utf8(line).unwrap()
+}

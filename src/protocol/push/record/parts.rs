@@ -1,0 +1,144 @@
+//! The parts of events, from the wire's types to the kernel's.
+
+use std::borrow::Cow;
+
+use crate::kernel::event::{
+    Adjustment, Branch, CheckResult, Compaction, Criterion, EventKind, Image, Lasting, Opening, Retry,
+    RunReport, Taken, Used, Verdict, Wanted, WorkspaceIdentity,
+};
+use crate::kernel::id::Seq;
+use crate::protocol::push::wire::event::{
+    ApprovalReceived, ContextCompacted, CriterionItem, ImageItem, RetryStarted, RunComplete, SessionAdjusted,
+    SessionBranched, SessionStarted, Usage, WantedItem, WorkspaceItem,
+};
+use crate::protocol::push::wire::{Text, json};
+
+pub(super) fn opening(started: SessionStarted<'_>) -> Opening {
+    Opening {
+        mode: started.protocol.unwrap_or(started.mode).into_owned(),
+        provider: started.provider.into_owned(),
+        model: owned(started.model),
+        sandbox: started.sandbox_provider.into_owned(),
+        cwd: started.cwd.into_owned(),
+        workspace: started.workspace.map(workspace),
+        repo: started.repo.as_deref().map(json),
+        metadata: started.metadata.as_deref().map(json),
+        name: owned(started.name),
+        walls: started.sandbox.as_deref().map(json),
+        parent: started.parent_session_id.map(name),
+    }
+}
+
+pub(super) fn compaction(compacted: ContextCompacted<'_>) -> Compaction {
+    let ContextCompacted { summary, kept_from_seq, tokens_before } = compacted;
+    Compaction { summary: summary.into_owned(), kept_from: Seq::new(kept_from_seq), tokens_before }
+}
+
+pub(super) fn taken(usage: Usage<'_>) -> Taken {
+    let wanted = |item: WantedItem<'_>| Wanted { tool: item.tool_name.into_owned(), args: json(&item.args) };
+    Taken {
+        model: usage.model.into_owned(),
+        used: Used {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cache_read: usage.cache_read_tokens,
+            cache_write: usage.cache_write_tokens,
+            cost: usage.cost_micro_usd,
+            estimated: usage.estimated,
+        },
+        carry: owned(usage.carry),
+        pending: usage.pending.into_iter().map(wanted).collect(),
+    }
+}
+
+pub(super) fn criterion(item: CriterionItem<'_>) -> Criterion {
+    Criterion {
+        id: item.id.into_owned(),
+        check: item.check.into_owned(),
+        exit_code: item.exit_code,
+        description: owned(item.description),
+    }
+}
+
+pub(super) fn verdict(received: ApprovalReceived<'_>) -> Verdict {
+    Verdict {
+        gate: name(received.approval_id),
+        decision: received.decision.into(),
+        choice: owned(received.choice),
+        by: received.by.into_owned(),
+        comment: owned(received.comment),
+        lasting: received.scope.map_or(Lasting::Once, Into::into),
+        answer: received.answer.as_deref().map(json),
+    }
+}
+
+pub(super) fn report(complete: RunComplete<'_>) -> RunReport {
+    let (checks_asked, results) =
+        complete.acceptance.map_or((0, Vec::new()), |acceptance| (acceptance.total, acceptance.results));
+    RunReport {
+        outcome: complete.outcome.into(),
+        reason: owned(complete.reason),
+        summary: complete.summary.into_owned(),
+        checks: results
+            .into_iter()
+            .map(|result| CheckResult {
+                id: result.id.into_owned(),
+                passed: result.passed,
+                exit_code: result.exit_code,
+                output: result.output.into_owned(),
+            })
+            .collect(),
+        checks_asked,
+        exit_code: complete.headless.exit_code_hint,
+    }
+}
+
+pub(super) fn adjusted(adjusted: SessionAdjusted<'_>) -> EventKind {
+    let adjustment = Adjustment {
+        provider: owned(adjusted.provider),
+        model: owned(adjusted.model),
+        thinking: owned(adjusted.thinking),
+        auto_compaction: adjusted.auto_compaction,
+        auto_retry: adjusted.auto_retry,
+        workspace: adjusted.workspace.map(workspace),
+        unloaded: adjusted.unloaded,
+    };
+    EventKind::Adjusted { adjustment: Box::new(adjustment), by: adjusted.by.into_owned() }
+}
+
+fn workspace(item: WorkspaceItem<'_>) -> WorkspaceIdentity {
+    WorkspaceIdentity {
+        path: item.path.into_owned(),
+        file_id: item.file_id.into_owned(),
+        boot: item.boot.into_owned(),
+    }
+}
+
+pub(super) fn branched(branched: SessionBranched<'_>) -> EventKind {
+    let SessionBranched { until_seq, from_seq, by } = branched;
+    let branch = Branch { until: Seq::new(until_seq), from: Seq::new(from_seq) };
+    EventKind::Branched { branch, by: by.into_owned() }
+}
+
+pub(super) fn retry(started: RetryStarted<'_>) -> Retry {
+    Retry {
+        attempt: started.attempt,
+        most: started.max_attempts,
+        pause_millis: started.delay_ms,
+        message: started.message.into_owned(),
+    }
+}
+
+pub(super) fn images(items: Vec<ImageItem<'_>>) -> Vec<Image> {
+    let image =
+        |item: ImageItem<'_>| Image { mime: item.mime_type.into_owned(), data: item.data.into_owned() };
+    items.into_iter().map(image).collect()
+}
+
+pub(super) fn name<T: From<String>>(text: Text<'_>) -> T {
+    T::from(text.into_owned())
+}
+
+pub(super) fn owned(text: Option<Text<'_>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}

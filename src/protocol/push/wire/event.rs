@@ -1,0 +1,452 @@
+//! The payloads of events.
+//!
+//! Each type is written and read: what is shown to clients is what the journal keeps, so nothing may be lost here.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::word::{
+    CauseWord, CompactionEndingWord, CompactionReasonWord, DecisionWord, DeliveryWord, DenialWord,
+    EndingWord, FoundWord, IdleWord, OutcomeWord, PurposeWord, ScopeWord, SourceWord, StreamWord,
+};
+use super::{Raw, Text};
+
+/// The envelope of an event, read from a line; what it carries is read in a second step.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::protocol::push) struct EventEnvelope<'a> {
+    pub(in crate::protocol::push) run_id: Option<String>,
+    pub(in crate::protocol::push) seq: u64,
+    pub(in crate::protocol::push) ts: u64,
+    pub(in crate::protocol::push) session_version: Option<u64>,
+    pub(in crate::protocol::push) entry_id: Option<String>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) payload: &'a RawValue,
+}
+
+macro_rules! payloads {
+    ($($(#[$doc:meta])* struct $name:ident<'a> { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(in crate::protocol::push) struct $name<'a> {
+            $($(#[$field_doc])* pub(in crate::protocol::push) $field: $type,)*
+        }
+    )*};
+}
+
+payloads! {
+    /// `session_started`
+    struct SessionStarted<'a> {
+        session_id: Text<'a>,
+        state: IdleWord,
+        mode: Text<'a>,
+        /// Through which other protocol it was opened.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        protocol: Option<Text<'a>>,
+        provider: Text<'a>,
+        sandbox_provider: Text<'a>,
+        cwd: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repo: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_session_id: Option<Text<'a>>,
+    }
+
+    /// `session_renamed`
+    struct SessionRenamed<'a> {
+        name: Text<'a>,
+    }
+
+    /// `session_ended`, `session_deleted` and `session_loaded`
+    struct SessionEnded<'a> {
+        by: Text<'a>,
+    }
+
+    /// `session_touched`
+    struct SessionTouched<'a> {
+        what: Text<'a>,
+        by: Text<'a>,
+    }
+
+    /// `session_adjusted`
+    struct SessionAdjusted<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        provider: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        auto_compaction: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        auto_retry: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unloaded: Option<bool>,
+        by: Text<'a>,
+    }
+
+    /// Which directory a session works in.
+    struct WorkspaceItem<'a> {
+        path: Text<'a>,
+        file_id: Text<'a>,
+        boot: Text<'a>,
+    }
+
+    /// `session_branched`
+    struct SessionBranched<'a> {
+        until_seq: u64,
+        from_seq: u64,
+        by: Text<'a>,
+    }
+
+    /// `compaction_started`
+    struct CompactionStarted<'a> {
+        reason: CompactionReasonWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<Text<'a>>,
+    }
+
+    /// `compaction_ended`
+    struct CompactionEnded<'a> {
+        ending: CompactionEndingWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        again: bool,
+    }
+
+    /// `retry_started`
+    struct RetryStarted<'a> {
+        attempt: u32,
+        max_attempts: u32,
+        delay_ms: u64,
+        message: Text<'a>,
+    }
+
+    /// `retry_ended`
+    struct RetryEnded<'a> {
+        succeeded: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Text<'a>>,
+    }
+
+    /// A picture that goes with a message.
+    struct ImageItem<'a> {
+        mime_type: Text<'a>,
+        data: Text<'a>,
+    }
+
+    /// `user_message` and `message_queued`
+    struct UserMessage<'a> {
+        message_id: Text<'a>,
+        text: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chars: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        preview: Option<Text<'a>>,
+        by: Text<'a>,
+        fingerprint: Text<'a>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageItem<'a>>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        acceptance_criteria: Vec<CriterionItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        budget: Option<BudgetItem>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Text<'a>>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        needs_environment: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delivery: Option<DeliveryWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        queued_run_id: Option<Text<'a>>,
+    }
+
+    /// `usage`
+    struct Usage<'a> {
+        model: Text<'a>,
+        input_tokens: u64,
+        output_tokens: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        cache_read_tokens: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        cache_write_tokens: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost_micro_usd: Option<u64>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        estimated: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        carry: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pending: Vec<WantedItem<'a>>,
+    }
+
+    /// A tool that a provider wants used later.
+    struct WantedItem<'a> {
+        tool_name: Text<'a>,
+        args: Raw<'a>,
+    }
+
+    /// `context_compacted`
+    struct ContextCompacted<'a> {
+        summary: Text<'a>,
+        kept_from_seq: u64,
+        tokens_before: u64,
+    }
+
+    /// A check that must pass after the run.
+    struct CriterionItem<'a> {
+        id: Text<'a>,
+        check: Text<'a>,
+        exit_code: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<Text<'a>>,
+    }
+
+    /// `message_unqueued`
+    struct MessageUnqueued<'a> {
+        message_id: Text<'a>,
+        by: Text<'a>,
+    }
+
+    /// `status`: what a run is busy with, the start of a tool when it has a call, the stop of a run when it says so.
+    struct Status<'a> {
+        source: Text<'a>,
+        phase: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call_id: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stopping: Option<StoppingItem<'a>>,
+    }
+
+    /// How a run that is being stopped will end.
+    struct StoppingItem<'a> {
+        outcome: OutcomeWord,
+        by: Text<'a>,
+    }
+
+    /// `thinking_token` and `assistant_token`
+    struct Token<'a> {
+        text: Text<'a>,
+    }
+
+    /// `assistant_done`
+    struct AssistantDone<'a> {
+        message_id: Text<'a>,
+    }
+
+    /// `tool_call`
+    struct ToolCall<'a> {
+        source: SourceWord,
+        tool_name: Text<'a>,
+        args: Raw<'a>,
+        call_id: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        purpose: Option<PurposeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<u32>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        exclude_from_context: bool,
+    }
+
+    /// `tool_output`
+    struct ToolOutput<'a> {
+        call_id: Text<'a>,
+        stream: StreamWord,
+        text: Text<'a>,
+    }
+
+    /// `tool_result`
+    struct ToolResult<'a> {
+        source: SourceWord,
+        tool_name: Text<'a>,
+        duration_ms: u64,
+        is_error: bool,
+        text: Text<'a>,
+        /// Whether the tool returned no text, so that `text` only says what went wrong.
+        #[serde(default, skip_serializing_if = "is_false")]
+        no_output: bool,
+        structured_error: Option<StructuredError<'a>>,
+        call_id: Text<'a>,
+        status: EndingWord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        purpose: Option<PurposeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<u32>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        exclude_from_context: bool,
+    }
+
+    /// What went wrong with a tool.
+    struct StructuredError<'a> {
+        r#type: Text<'a>,
+        retryable: bool,
+        message: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+        /// This daemon's own word; older journals have it in `type`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<Text<'a>>,
+    }
+
+    /// `approval_required`
+    struct ApprovalRequired<'a> {
+        approval_id: Text<'a>,
+        kind: Text<'a>,
+        title: Text<'a>,
+        summary: Text<'a>,
+        details: Raw<'a>,
+        options: [DecisionWord; 2],
+        expires_at: u64,
+        call_id: Text<'a>,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        needed: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remember: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on_denial: Option<DenialWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        form: Option<Raw<'a>>,
+    }
+
+    /// `approval_vote`
+    struct ApprovalVote<'a> {
+        approval_id: Text<'a>,
+        decision: DecisionWord,
+        by: Text<'a>,
+    }
+
+    /// `approval_received`
+    struct ApprovalReceived<'a> {
+        approval_id: Text<'a>,
+        decision: DecisionWord,
+        by: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        choice: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        comment: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scope: Option<ScopeWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<Raw<'a>>,
+    }
+
+    /// `warning`
+    struct Warning<'a> {
+        code: Text<'a>,
+        message: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+    }
+
+    /// `error`
+    struct Failure<'a> {
+        code: Text<'a>,
+        message: Text<'a>,
+        retryable: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<Text<'a>>,
+    }
+
+    /// `run_complete`
+    struct RunComplete<'a> {
+        run_id: Text<'a>,
+        outcome: OutcomeWord,
+        summary: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        acceptance: Option<Acceptance<'a>>,
+        headless: Headless,
+    }
+
+    /// What became of the acceptance criteria.
+    struct Acceptance<'a> {
+        total: u32,
+        passed: u32,
+        results: Vec<AcceptanceResult<'a>>,
+    }
+
+    /// What became of one criterion.
+    struct AcceptanceResult<'a> {
+        id: Text<'a>,
+        passed: bool,
+        exit_code: Option<i32>,
+        output: Text<'a>,
+    }
+}
+
+/// What a run may use before somebody is asked.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::protocol::push) struct BudgetItem {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::protocol::push) max_cost_micro_usd: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::protocol::push) max_turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::protocol::push) max_tokens: Option<u64>,
+}
+
+/// `run_recovered`
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::protocol::push) struct RunRecovered {
+    pub(in crate::protocol::push) found: FoundWord,
+}
+
+/// `events_lost`
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::protocol::push) struct EventsLost {
+    pub(in crate::protocol::push) after_seq: u64,
+    pub(in crate::protocol::push) until_seq: u64,
+    pub(in crate::protocol::push) cause: CauseWord,
+}
+
+/// What a script needs of a finished run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::protocol::push) struct Headless {
+    pub(in crate::protocol::push) exit_code_hint: u8,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how it is asked")]
+const fn is_false(word: &bool) -> bool {
+    !*word
+}
+
+const fn is_one(number: &u32) -> bool {
+    *number == 1
+}

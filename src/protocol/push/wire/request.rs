@@ -1,0 +1,101 @@
+//! The envelope of a request and the names of the requests.
+//!
+//! Every part is taken as it stands, so that one bad part does not hide the request id from the answer.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The envelope of a request; a part that is `null` counts as not said.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::protocol::push) struct RequestEnvelope<'a> {
+    #[serde(borrow)]
+    pub(in crate::protocol::push) v: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) request_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) session_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(in crate::protocol::push) payload: Option<&'a RawValue>,
+}
+
+macro_rules! request_types {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(in crate::protocol::push) enum $name {
+            $(#[doc = concat!("`", $word, "`")] $variant),+
+        }
+
+        impl $name {
+            fn parse(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+request_types!(
+    /// A request that needs no session.
+    PlainRequest {
+        Hello = "hello",
+        Ping = "ping",
+        StartSession = "start_session",
+        ListSessions = "list_sessions",
+        ListApprovals = "list_approvals",
+        ListGrants = "list_grants",
+        RevokeGrant = "revoke_grant",
+        ListProviders = "list_providers",
+        GetMetrics = "get_metrics",
+        CheckJournal = "check_journal",
+        Drain = "drain",
+        Reload = "reload",
+        Speak = "speak",
+    }
+);
+request_types!(
+    /// A request of one session.
+    SessionRequest {
+        AttachSession = "attach_session",
+        ResumeSession = "resume_session",
+        DetachSession = "detach_session",
+        SendUserMessage = "send_user_message",
+        QueueMessage = "queue_message",
+        ListQueue = "list_queue",
+        RemoveQueued = "remove_queued",
+        Steer = "steer",
+        SubmitApproval = "submit_approval",
+        CancelRun = "cancel_run",
+        GetSessionSnapshot = "get_session_snapshot",
+        GetSessionMessages = "get_session_messages",
+        RenameSession = "rename_session",
+        EndSession = "end_session",
+        CompactSession = "compact_session",
+        DeleteSession = "delete_session",
+    }
+);
+
+/// The name of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::protocol::push) enum RequestType {
+    /// It needs no session.
+    Plain(PlainRequest),
+    /// It needs one.
+    OfSession(SessionRequest),
+}
+
+impl RequestType {
+    /// Reads a name as it is spelled on the wire.
+    pub(in crate::protocol::push) fn parse(word: &str) -> Option<Self> {
+        PlainRequest::parse(word)
+            .map(Self::Plain)
+            .or_else(|| SessionRequest::parse(word).map(Self::OfSession))
+    }
+}

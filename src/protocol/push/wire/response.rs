@@ -1,0 +1,369 @@
+//! The payloads of responses, and of the snapshot that is shown to one client alone.
+
+use serde::Serialize;
+
+use super::event::ApprovalRequired;
+use super::word::{OutcomeWord, StateWord};
+use super::{Raw, Text};
+
+macro_rules! payloads {
+    ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(in crate::protocol::push) struct $name $(<$life>)? {
+            $($(#[$field_doc])* pub(in crate::protocol::push) $field: $type,)*
+        }
+    )*};
+}
+
+payloads! {
+    /// Why a request was not carried out.
+    struct ProtocolError<'a> {
+        code: &'static str,
+        message: &'a str,
+        retryable: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    }
+
+    /// `hello`
+    struct Hello<'a> {
+        runtime_name: &'static str,
+        runtime_version: &'a str,
+        protocol_version: &'static str,
+        capabilities: &'a [&'a str],
+    }
+
+    /// `ping`
+    struct Pong {
+        pong: bool,
+        ts: u64,
+    }
+
+    /// `start_session`
+    struct Started<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        attach_token: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repeated: Option<bool>,
+    }
+
+    /// `attach_session` and `resume_session`
+    struct Attached<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        replay: ReplayItem,
+    }
+
+    /// What is sent again.
+    struct ReplayItem {
+        from_seq: u64,
+        to_seq: u64,
+        completed: bool,
+        gap: bool,
+    }
+
+    /// `send_user_message` and `steer`
+    struct Prompted<'a> {
+        run_id: &'a str,
+        accepted: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repeated: Option<bool>,
+    }
+
+    /// `queue_message`
+    struct Queued<'a> {
+        message_id: &'a str,
+        run_id: &'a str,
+        position: usize,
+    }
+
+    /// `list_queue`
+    struct Queue<'a> {
+        messages: Vec<QueueItem<'a>>,
+    }
+
+    /// A message that waits.
+    struct QueueItem<'a> {
+        message_id: &'a str,
+        run_id: &'a str,
+        text: &'a str,
+    }
+
+    /// `get_session_messages`
+    struct Messages<'a> {
+        messages: Vec<MessageItem<'a>>,
+        next_after_seq: u64,
+        done: bool,
+    }
+
+    /// A message that was said.
+    struct MessageItem<'a> {
+        seq: u64,
+        ts: u64,
+        role: &'static str,
+        message_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<&'a str>,
+        text: &'a str,
+    }
+
+    /// `list_sessions`
+    struct Sessions<'a> {
+        sessions: Vec<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<&'a str>,
+    }
+
+    /// A session among others.
+    struct SessionItem<'a> {
+        session_id: &'a str,
+        state: StateWord,
+        updated_at: u64,
+        repo: Raw<'a>,
+        cwd: &'a str,
+        provider: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_user_message: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        active_run_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pending_approval_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        protocol: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<&'a str>,
+        opened_at: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ended: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unloaded: Option<bool>,
+    }
+
+    /// `list_approvals`
+    struct Approvals<'a> {
+        approvals: Vec<ApprovalItem<'a>>,
+    }
+
+    /// A pending approval with its place: the fields of `approval_required` after those of the place.
+    struct ApprovalItem<'a> {
+        session_id: &'a str,
+        run_id: &'a str,
+        approval_id: &'a str,
+        kind: &'a str,
+        title: &'a str,
+        summary: &'a str,
+        details: Raw<'a>,
+        options: [super::word::DecisionWord; 2],
+        expires_at: u64,
+        call_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        needed: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remember: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on_denial: Option<super::word::DenialWord>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        form: Option<Raw<'a>>,
+    }
+
+    /// `list_grants`
+    struct Grants<'a> {
+        grants: Vec<GrantItem<'a>>,
+    }
+
+    /// What may go ahead unasked in a repository.
+    struct GrantItem<'a> {
+        grant_id: &'a str,
+        repository: &'a str,
+        rule: &'a str,
+        by: &'a str,
+        granted_at: u64,
+    }
+
+    /// `revoke_grant`
+    struct Revoked {
+        revoked: bool,
+    }
+
+    /// `list_providers`
+    struct Providers<'a> {
+        providers: Vec<ProviderItem<'a>>,
+    }
+
+    /// Somebody who answers messages.
+    struct ProviderItem<'a> {
+        name: &'a str,
+        models: &'a [String],
+        configured: bool,
+        default: bool,
+    }
+
+    /// `reload`
+    struct Reloaded<'a> {
+        reloaded: bool,
+        variables: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        warning: Option<&'a str>,
+    }
+
+    /// `compact_session`
+    struct Compacting {
+        compacting: bool,
+        seq: u64,
+    }
+
+    /// `delete_session`
+    struct Deleted<'a> {
+        deleted: bool,
+        bytes: u64,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pi_files: Vec<PiFileItem<'a>>,
+    }
+
+    /// A Pi session file of a session that is deleted.
+    struct PiFileItem<'a> {
+        path: &'a str,
+        bytes: u64,
+        created: bool,
+        removed: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<&'a str>,
+    }
+
+    /// `check_journal`
+    struct JournalCheckItem<'a> {
+        schema: i64,
+        sessions: u64,
+        used_bytes: u64,
+        database_bytes: u64,
+        log_bytes: u64,
+        marks_bytes: u64,
+        set_aside_files: u64,
+        set_aside_bytes: u64,
+        set_aside_blocks: u64,
+        left_in_order: bool,
+        marks_kept: bool,
+        disk_full: bool,
+        sync_failed: bool,
+        losses_total: u64,
+        losses: Vec<LossItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        proof: Option<ProofItem<'a>>,
+    }
+
+    /// Events that are gone, as far as is known.
+    struct LossItem<'a> {
+        found_at: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<&'a str>,
+        after_seq: u64,
+        until_seq: u64,
+        cause: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    }
+
+    /// What came of looking at every event.
+    struct ProofItem<'a> {
+        sessions: u64,
+        bytes: u64,
+        found: Vec<LossItem<'a>>,
+        problems_total: u64,
+        problems: Vec<ProblemItem<'a>>,
+    }
+
+    /// A session that could not be looked at, or not mended.
+    struct ProblemItem<'a> {
+        session_id: &'a str,
+        what: &'a str,
+    }
+
+    /// `get_metrics`
+    struct MetricsItem<'a> {
+        pid: u32,
+        version: &'a str,
+        uptime_seconds: u64,
+        socket: &'a str,
+        http: Option<&'a str>,
+        pi: Option<&'a str>,
+        pvp: Option<&'a str>,
+        sessions: u64,
+        resident_sessions: u64,
+        active_runs: u64,
+        connections: u64,
+        events: u64,
+        journal_bytes: u64,
+        memory_bytes: u64,
+        draining: bool,
+        grace_ms: u64,
+        circuits: Vec<CircuitItem<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sandbox: Option<Raw<'a>>,
+    }
+
+    /// The circuit breaker of a model's server.
+    struct CircuitItem<'a> {
+        provider: &'a str,
+        base_url: &'a str,
+        state: &'a str,
+        failures_in_a_row: u32,
+        opened: u64,
+        refused: u64,
+    }
+
+    /// `session_snapshot` and `get_session_snapshot`
+    struct SnapshotItem<'a> {
+        state: StateWord,
+        active_run_id: Option<Text<'a>>,
+        last_assistant_text: &'a str,
+        pending_approval: Option<ApprovalRequired<'a>>,
+        meta: Meta<'a>,
+        last_seq: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_user_message: Option<&'a str>,
+        queued: usize,
+        ended: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_run: Option<LastRun<'a>>,
+        opened_at: u64,
+        updated_at: u64,
+        #[serde(skip_serializing_if = "is_zero")]
+        session_version: u64,
+    }
+
+    /// Who works on a session, where, and for whom.
+    struct Meta<'a> {
+        provider: &'a str,
+        sandbox_provider: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        cwd: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        repo: Option<Raw<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<Text<'a>>,
+        mode: &'a str,
+    }
+
+    /// How the last run ended.
+    struct LastRun<'a> {
+        run_id: &'a str,
+        outcome: OutcomeWord,
+        exit_code: u8,
+    }
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

@@ -1,0 +1,169 @@
+//! Digests of what requests ask for, which tell a repetition under the same key from another request.
+//!
+//! A digest covers everything that changes what is done. Each form has a version in its first part, so that a digest of
+//! one form is never equal to one of another; digests of the first form lie in databases and are still recognised.
+
+use super::mint;
+use crate::config::sandbox::SandboxChoice;
+use crate::kernel::command::{Command, Prompt};
+use crate::kernel::event::{Budget, Criterion, Image};
+use crate::kernel::id::Fingerprint;
+use crate::kernel::ledger::{Ledger, Scope};
+use crate::protocol::push::decode::StartSession;
+
+/// Digests a message that begins a run.
+pub(super) fn message(
+    text: &str,
+    criteria: &[Criterion],
+    images: &[Image],
+    limits: (Option<u64>, Budget),
+    rules: &[String],
+) -> Fingerprint {
+    let (time_limit, Budget { cost, turns, tokens }) = limits;
+    let mut parts = vec!["message.2".to_owned(), text.to_owned(), criteria.len().to_string()];
+    for criterion in criteria {
+        parts.extend([criterion.id.clone(), criterion.check.clone(), criterion.exit_code.to_string()]);
+    }
+    parts.push(images.len().to_string());
+    for image in images {
+        parts.extend([image.mime.clone(), image.data.clone()]);
+    }
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    parts.extend([time_limit, cost, turns, tokens].map(number));
+    parts.extend(rules.iter().cloned());
+    mint::fingerprint(parts.iter().map(String::as_str))
+}
+
+/// Digests the start of a session: what was said, and not what follows from a configuration that may change before a repetition.
+pub(super) fn start(start: &StartSession) -> Fingerprint {
+    let provider = start.provider.as_deref().unwrap_or_default();
+    let model = start.model.as_deref().unwrap_or_default();
+    mint::fingerprint(["start.2", &start.cwd, provider, model, sandbox(start), &start.mode])
+}
+
+/// Tells whether a digest that is kept is of this start, in whichever form.
+pub(super) fn is_of_start(kept: Fingerprint, asked: &StartSession) -> bool {
+    let provider = asked.provider.as_deref().unwrap_or_default();
+    kept == start(asked) || kept == mint::fingerprint([&*asked.cwd, provider, sandbox(asked)])
+}
+
+/// Gives a message that was kept by an earlier version the digest that it has there, so that its repetition is recognised.
+pub(super) fn recognise(command: &mut Command, ledger: &Ledger) {
+    let (Command::Prompt(prompt) | Command::Queue(prompt)) = command else { return };
+    let first = first_form(prompt);
+    if let Ok(Some(_)) = ledger.recall(&(Scope::Prompt, prompt.message.clone()), first) {
+        prompt.fingerprint = first;
+    }
+}
+
+/// Digests a message in the first form, which leaves out its limits and rules.
+fn first_form(prompt: &Prompt) -> Fingerprint {
+    let codes: Vec<_> = prompt.criteria.iter().map(|criterion| criterion.exit_code.to_string()).collect();
+    let criteria = prompt.criteria.iter().zip(&codes);
+    let checks = criteria.flat_map(|(criterion, code)| [criterion.check.as_str(), code.as_str()]);
+    mint::fingerprint(["message", &prompt.text].into_iter().chain(checks).chain(pictures(&prompt.images)))
+}
+
+/// What pictures add to a digest of the first form: nothing where there are none.
+pub(super) fn pictures(images: &[Image]) -> impl Iterator<Item = &str> {
+    images.iter().flat_map(|image| ["image", image.mime.as_str(), image.data.as_str()])
+}
+
+fn sandbox(start: &StartSession) -> &str {
+    start.sandbox_provider.as_deref().unwrap_or(SandboxChoice::Local.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::id::{MessageId, RunId};
+    use crate::kernel::ledger::Entry;
+
+    #[test]
+    fn everything_that_a_message_asks_for_changes_its_digest() {
+        let plain = || message("go", &[], &[], (None, Budget::default()), &[]);
+        assert_eq!(plain(), plain());
+        let budgets = [
+            Budget { cost: Some(1), ..Budget::default() },
+            Budget { turns: Some(1), ..Budget::default() },
+            Budget { tokens: Some(1), ..Budget::default() },
+        ];
+        let mut digests = vec![plain(), message("go", &[], &[], (Some(1), Budget::default()), &[])];
+        digests.extend(budgets.map(|budget| message("go", &[], &[], (None, budget), &[])));
+        digests.push(message("go", &[], &[], (None, Budget::default()), &["allow exec".to_owned()]));
+        digests.push(message("other", &[], &[], (None, Budget::default()), &[]));
+        let different: std::collections::BTreeSet<_> = digests.iter().map(|digest| digest.0).collect();
+        assert_eq!(different.len(), digests.len());
+    }
+
+    #[test]
+    fn everything_that_a_start_asks_for_changes_its_digest() {
+        let plain = asked();
+        let model = StartSession { model: Some("large".into()), ..asked() };
+        let provider = StartSession { provider: Some("other".into()), ..asked() };
+        assert!(is_of_start(start(&plain), &plain));
+        assert!(!is_of_start(start(&plain), &model));
+        assert!(!is_of_start(start(&plain), &provider));
+        assert!(!is_of_start(start(&model), &plain));
+    }
+
+    #[test]
+    fn a_start_that_an_earlier_version_kept_is_recognised() {
+        let kept = mint::fingerprint(["/work", "", SandboxChoice::Local.word()]);
+        let with_model = StartSession { model: Some("large".into()), ..asked() };
+        assert!(is_of_start(kept, &asked()));
+        assert!(is_of_start(kept, &with_model), "the earlier version did not look at the model");
+    }
+
+    #[test]
+    fn a_message_that_an_earlier_version_kept_is_recognised() {
+        // As the first form was written for this text and this criterion, whatever its budget.
+        let kept = Fingerprint(0x5be0_2973_97ba_afd0_9740_54b0_0987_110e);
+        let key = (Scope::Prompt, MessageId::from("m1"));
+        let entry = Entry { fingerprint: kept, run: RunId::from("r1") };
+        let ledger = Ledger::from_entries([(key, entry)]);
+        for turns in [None, Some(5)] {
+            let mut command = Command::Prompt(Box::new(prompt("make", turns)));
+            recognise(&mut command, &ledger);
+            let Command::Prompt(prompt) = command else { unreachable!() };
+            assert_eq!(prompt.fingerprint, kept);
+        }
+        let mut other = Command::Queue(Box::new(prompt("test", None)));
+        recognise(&mut other, &ledger);
+        let Command::Queue(other) = other else { unreachable!() };
+        assert_ne!(other.fingerprint, kept);
+    }
+
+    fn prompt(check: &str, turns: Option<u64>) -> Prompt {
+        let (id, check) = ("check-1".to_owned(), check.to_owned());
+        let criteria = vec![Criterion { id, check, exit_code: 0, description: None }];
+        let budget = Budget { turns, ..Budget::default() };
+        Prompt {
+            run: RunId::from("r2"),
+            message: MessageId::from("m1"),
+            text: "go".into(),
+            images: Vec::new(),
+            fingerprint: message("go", &criteria, &[], (None, budget), &[]),
+            criteria,
+            time_limit: None,
+            budget,
+            rules: Vec::new(),
+            needs_environment: false,
+        }
+    }
+
+    fn asked() -> StartSession {
+        StartSession {
+            mode: "agent".into(),
+            provider: None,
+            sandbox_provider: None,
+            cwd: "/work".into(),
+            model: None,
+            name: None,
+            repo: None,
+            metadata: None,
+            environment: None,
+            idempotency_key: Some("key".into()),
+        }
+    }
+}

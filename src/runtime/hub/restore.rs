@@ -1,0 +1,95 @@
+//! How a session is brought back from what the journal holds of it.
+//!
+//! A checkpoint that cannot be decoded is passed over: the history makes the same state, if all of it is there. Where
+//! retention has removed its beginning, what is left does not make the state of the session: it is opened read-only.
+
+use serde_json::Value;
+use tracing::{error, warn};
+
+use super::LoadError;
+use crate::journal::{Block, Meta, Stored};
+use crate::kernel::event::Opening;
+use crate::kernel::id::{Json, Seq, SessionId};
+use crate::kernel::session::{Missing, Session};
+use crate::kernel::state::State;
+use crate::protocol::push::record;
+use crate::runtime::checkpoint;
+use crate::runtime::world::World;
+
+/// Whether a session could be brought back as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integrity {
+    /// It is what it was.
+    Whole,
+    /// The state before the events that are left is lost: nothing may be written that would take the place of it.
+    Damaged,
+}
+
+/// A session that was brought back.
+pub(super) struct Restored {
+    pub(super) session: Session,
+    pub(super) integrity: Integrity,
+}
+
+/// Brings a session back.
+pub(super) async fn restore(world: &World, id: &SessionId, stored: Stored) -> Result<Restored, LoadError> {
+    let Stored { meta, reserved, checkpoint, tail, floor, holes, .. } = stored;
+    let decoded = checkpoint.as_ref().map(|kept| checkpoint::decode(&kept.bytes));
+    let (from, blocks) = match decoded {
+        Some(Ok(state)) => (Some(state), tail),
+        Some(Err(error)) => {
+            warn!(session = %id, %error, "a checkpoint cannot be read; the whole history is");
+            let whole = world.journal.page(id.clone(), Seq::ZERO, usize::MAX).await;
+            (None, whole.map_err(|source| LoadError::Read { session: id.clone(), source })?.blocks)
+        }
+        None => (None, tail),
+    };
+    // Only what a checkpoint holds is ever removed, so that without one the state at the floor is lost.
+    let integrity = if from.is_none() && floor > Seq::ZERO { Integrity::Damaged } else { Integrity::Whole };
+    let from = match integrity {
+        Integrity::Whole => from.unwrap_or_default(),
+        Integrity::Damaged => {
+            error!(session = %id, %floor, "a session is damaged: its checkpoint cannot be read and the beginning \
+                of its history was removed; it is opened read-only");
+            listed(&meta)
+        }
+    };
+    let tail =
+        events(&blocks, from.last_seq).map_err(|source| LoadError::Record { session: id.clone(), source })?;
+    let missing = Missing { floor, holes };
+    let session = Session::restore(world.limits.session, from, &tail, reserved, missing);
+    Ok(Restored { session, integrity })
+}
+
+fn events(blocks: &[Block], after: Seq) -> Result<Vec<crate::kernel::event::Event>, record::RecordError> {
+    let lines = blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n'));
+    let mut events = Vec::new();
+    for line in lines {
+        let event = record::decode_event(line)?;
+        if event.seq > after {
+            events.push(event);
+        }
+    }
+    Ok(events)
+}
+
+/// Returns what lists say of a session, as the state of one whose own is lost.
+fn listed(meta: &Meta) -> State {
+    let summary: Value = serde_json::from_str(&meta.summary).unwrap_or_default();
+    let text = |name: &str| summary[name].as_str().map(str::to_owned);
+    let opening = Opening {
+        provider: text("provider").unwrap_or_default(),
+        model: text("model"),
+        cwd: text("cwd").unwrap_or_default(),
+        repo: summary.get("repo").map(|repo| Json::new(repo.to_string())),
+        ..Opening::default()
+    };
+    State {
+        opening: Some(opening),
+        name: text("name"),
+        opened_at: meta.opened_at,
+        updated_at: meta.updated_at,
+        last_message: text("lastUserMessage").unwrap_or_default(),
+        ..State::default()
+    }
+}

@@ -1,0 +1,44 @@
+//! The conversation of a session, as its events tell it.
+
+use std::collections::BTreeMap;
+
+use crate::agent::Context;
+use crate::journal::Journal;
+use crate::kernel::effect::Turn;
+use crate::kernel::id::{MessageId, Seq, SessionId};
+use crate::protocol::push::record;
+
+/// Folds the conversation from the journal.
+pub(super) async fn read(journal: &Journal, session: &SessionId, turn: &Turn) -> Result<Context, String> {
+    let mut context = Context::default();
+    let mut seen = Seq::new(turn.context_from.number().saturating_sub(1));
+    loop {
+        let page = journal
+            .page(session.clone(), seen, PAGE_BYTES)
+            .await
+            .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+        for line in page.blocks.iter().flat_map(|block| block.bytes.split_inclusive(|byte| *byte == b'\n')) {
+            let event = record::decode_event(line)
+                .map_err(|error| format!("the conversation cannot be read: {error}"))?;
+            if event.seq > turn.last_seq {
+                return Ok(context);
+            }
+            if event.seq > seen {
+                seen = event.seq;
+                context.fold(&event);
+            }
+        }
+        if !page.more {
+            return Ok(context);
+        }
+    }
+}
+
+/// The messages of the run as they were sent.
+pub(super) fn whole_texts(turn: &Turn) -> BTreeMap<MessageId, String> {
+    let steers = turn.steers.iter().map(|(_, steering)| (steering.message.clone(), steering.text.clone()));
+    steers.chain([(turn.message.clone(), turn.text.clone())]).collect()
+}
+
+/// How much of a journal is read at once.
+const PAGE_BYTES: usize = 256 * 1024;

@@ -1,0 +1,336 @@
+//! The life of a daemon: it takes what is its own, serves, drains, and leaves everything in order.
+
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, broadcast, mpsc};
+use tracing::{debug, error, info, warn};
+
+use super::clock::Clock;
+use super::connection;
+use super::environments::Environments;
+use super::grants::Grants;
+use super::hub::Hub;
+use super::login::LoginEnvironment;
+use super::models::House;
+use super::os;
+use super::retention;
+use super::server::Server;
+use super::session_files::{self, SessionFiles};
+use super::tending;
+use super::walls::Sandboxes;
+use super::web::{Web, WebError};
+use super::world::{Closing, DELETIONS, RunsOver, World};
+use crate::bounded_io::FileTasks;
+use crate::config::limits::Limits;
+use crate::config::paths::Paths;
+use crate::config::pi::PiSettings;
+use crate::journal::{Cause, CommitError, Journal, Loss, OpenError, Options};
+use crate::kernel::event::{Event, EventKind, LossCause};
+use crate::kernel::id::{ParticipantId, SessionId};
+use crate::kernel::limits::Limits as SessionLimits;
+use crate::kernel::session::Session;
+use crate::kernel::time::Now;
+use crate::protocol::push::encode;
+use crate::provider::Provider;
+use crate::provider::limits::Limits as ModelLimits;
+use crate::provider::playbook::Playbook;
+use crate::sandbox::{Local, Origin};
+use crate::transport::local::{AcceptError, BindError, Listener, Peer, Stream};
+
+/// What a daemon is told at its start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything is.
+    pub paths: Paths,
+    /// Every bound.
+    pub limits: Limits,
+    /// The homes of the owner, which are hidden from commands of models.
+    pub homes: Vec<PathBuf>,
+    /// Directories of toolchains that the daemon's own environment names.
+    pub toolchains: Vec<PathBuf>,
+    /// Where Pi is spoken, and to whom; none where it is not.
+    pub pi: Option<PiSettings>,
+}
+
+/// What a daemon is told while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The first asks it to stop, the second makes it.
+    Stop,
+}
+
+/// How many descriptors the daemon may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// How many it might have had when it was started, which is what its steps get.
+    pub(super) before: u64,
+    /// How many it may have.
+    pub(super) limit: u64,
+}
+
+impl Descriptors {
+    /// How many connections leave enough for the journal and for steps.
+    fn connections(self) -> usize {
+        let rest = self.limit.saturating_sub(OWN);
+        usize::try_from(rest - (rest / 2).min(SPARE)).unwrap_or(usize::MAX)
+    }
+}
+
+/// How many descriptors the daemon has open itself, at most: its journal, its log, its runtime.
+const OWN: u64 = 32;
+
+/// How many no crowd of clients can take from steps.
+const SPARE: u64 = 256;
+
+/// How many threads may wait for files whose paths clients and repositories chose, and how long somebody waits for one.
+const FILE_SLOTS: usize = 64;
+const FILE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why a daemon could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing can listen there.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The journal cannot be used.
+    #[error("cannot open the journal")]
+    Journal(#[from] OpenError),
+    /// The journal could not be left in order.
+    #[error("cannot close the journal")]
+    Close(#[from] CommitError),
+    /// Another daemon has the same state, at another socket.
+    #[error("another daemon uses {}", .path.display())]
+    StateInUse {
+        /// The state directory.
+        path: PathBuf,
+    },
+    /// The port for Pi cannot be opened.
+    #[error(transparent)]
+    Web(#[from] WebError),
+    /// The system refused something.
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Runs a daemon until it is asked to stop.
+///
+/// `ready` is called when clients can connect.
+pub async fn run(mut config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
+    let signals = os::signals().map_err(io_error("listen to signals of", Path::new("this process")))?;
+    let listener = Listener::bind(&config.paths.address())?;
+    // Held until the end: two daemons must not write one journal, whatever their sockets.
+    let _state = claim_state(&config.paths.state)?;
+    let web = match &config.pi {
+        Some(settings) => Some(Web::open(settings, &config.paths.state, &config.limits).await?),
+        None => None,
+    };
+    let options = Options { boot: os::boot(), lost_line, lost_summary, ..Options::default() };
+    let journal = Journal::open_with_memory(&config.paths.state, config.paths.memory.as_deref(), options)?;
+    let descriptors = os::raise_descriptors();
+    if let Some(descriptors) = descriptors {
+        config.limits.connections = config.limits.connections.min(descriptors.connections());
+    }
+    let local = Local::this_program().map_err(io_error("find", Path::new("this program")))?;
+    let local = local.adopting_orphans().with_descriptors(descriptors.map(|descriptors| descriptors.before));
+    let files = FileTasks::new(FILE_SLOTS, FILE_DEADLINE);
+    let world = Arc::new(World {
+        limits: config.limits,
+        clock: Clock::start(),
+        journal: journal.clone(),
+        providers: providers(),
+        house: House::new(&config.paths, model_limits(&config.limits), files.clone()),
+        files,
+        grants: Arc::new(Grants::new(&config.paths.state)),
+        session_files: SessionFiles::new(&session_files::home(), &config.paths.state),
+        environments: Environments::default(),
+        login: LoginEnvironment::new(&config.paths.home),
+        sandboxes: Sandboxes::new(local, &config.paths, config.homes.clone())
+            .with_toolchains(config.toolchains.clone()),
+        draining: Closing::new(),
+        closing: Closing::new(),
+        parting: Closing::new(),
+        settled: Notify::new(),
+        runs_over: RunsOver::new(),
+        deleted: broadcast::Sender::new(DELETIONS),
+        session_changes: broadcast::Sender::new(DELETIONS),
+    });
+    let hub = Hub::new(world);
+    let server = Server::new(Arc::clone(&hub), &config.paths.socket);
+    if let Some(web) = web {
+        server.speaks_pi_at(web.address());
+        tokio::spawn(Arc::new(web).serve(Arc::clone(&server)));
+    }
+    info!(version = env!("CARGO_PKG_VERSION"), socket = %config.paths.socket.display(), "daemon ready");
+    ready();
+    let recovering = Arc::clone(&hub);
+    tokio::spawn(async move { tending::recover(&recovering).await });
+    tokio::spawn(retention::run(Arc::clone(&hub)));
+    remove_leftovers(&hub);
+    serve(&server, &listener, signals).await;
+    hub.world().closing.begin();
+    hub.all_ended().await;
+    hub.world().parting.begin();
+    server.all_left().await;
+    journal.close().await?;
+    listener.retire();
+    info!("daemon ended");
+    Ok(())
+}
+
+/// Removes what runs of an earlier life have left, while others go on.
+fn remove_leftovers(hub: &Hub) {
+    let local = hub.world().sandboxes.local().clone();
+    tokio::task::spawn_blocking(move || local.remove_leftovers());
+}
+
+/// Spells lost events as the event that stands for them.
+pub(super) fn lost_line(session: &SessionId, loss: &Loss, at: Now) -> Vec<u8> {
+    let cause = match loss.cause {
+        Cause::Damage => LossCause::Damage,
+        Cause::Power => LossCause::Power,
+        Cause::Retention => LossCause::Retention,
+    };
+    let kind = EventKind::Lost { after: loss.after, cause };
+    let mut line = Vec::new();
+    encode::event_line(
+        session,
+        &Event { seq: loss.until, at, run: None, version: None, origin: None, kind },
+        &mut line,
+    );
+    line
+}
+
+/// Spells what lists say of a session of which only the name and events are left.
+fn lost_summary(session: &SessionId) -> String {
+    let nothing = Session::new(SessionLimits::default()).snapshot();
+    encode::session_item(&encode::SessionRow::of(session, &nothing)).as_str().to_owned()
+}
+
+/// Returns what a model's server may take, with what the environment says of it.
+fn model_limits(limits: &Limits) -> ModelLimits {
+    let mut of_models = ModelLimits::default();
+    if let Some(silence) = limits.model_silence {
+        (of_models.silence, of_models.first_byte) = (silence, silence);
+    }
+    if let Some(attempts) = limits.model_attempts {
+        of_models.retry.attempts = attempts;
+    }
+    of_models
+}
+
+fn providers() -> BTreeMap<&'static str, Arc<dyn Provider>> {
+    let playbook: Arc<dyn Provider> = Arc::new(Playbook);
+    BTreeMap::from([(playbook.name(), playbook)])
+}
+
+fn claim_state(state: &Path) -> Result<File, RunError> {
+    os::private_directory(state).map_err(io_error("make", state))?;
+    let path = state.join("pushd.lock");
+    let file = os::private_file(&path).map_err(io_error("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RunError::StateInUse { path: state.to_path_buf() }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", &path)(source)),
+    }
+}
+
+/// Takes connections until the work that may finish has finished.
+async fn serve(server: &Arc<Server>, listener: &Listener, mut signals: mpsc::Receiver<Signal>) {
+    let stopped = stopped(server, &mut signals);
+    tokio::pin!(stopped);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    if let Some(refusal) = refusal(server, &stream, peer) {
+                        warn!(pid = peer.pid, "{refusal}");
+                        continue;
+                    }
+                    let id = server.participant();
+                    admit(server, stream, id);
+                    debug!(connection = id.0, pid = peer.pid, "connection");
+                }
+                Err(AcceptError::Exhausted { source }) => {
+                    warn!(error = %source, "no descriptor is left for another connection");
+                    // The listener stays readable, so that asking again at once would only spin.
+                    tokio::time::sleep(BREATH).await;
+                }
+                Err(stranger @ (AcceptError::Stranger { .. } | AcceptError::Unidentified { .. })) => {
+                    warn!(error = %stranger, "a connection was refused");
+                }
+                Err(AcceptError::Io { source }) => {
+                    error!(error = %source, "cannot accept a connection");
+                    tokio::time::sleep(BREATH).await;
+                }
+            },
+        }
+    }
+}
+
+/// Says why a connection is refused: a command that a model chose opened it, or nobody can say who did.
+fn refusal(server: &Server, stream: &Stream, peer: Peer) -> Option<&'static str> {
+    match server.hub().world().sandboxes.lineage().origin(peer.pid) {
+        Origin::Tool => Some("a connection of a model's command was refused"),
+        // The one that connected may have ended, and another may have its id.
+        Origin::Elsewhere if !stream.peer_is_gone() => None,
+        Origin::Elsewhere | Origin::Unknown => {
+            Some("a connection was refused: the process that opened it has ended or cannot be seen from here")
+        }
+    }
+}
+
+/// How long the daemon waits when it cannot take a connection.
+const BREATH: Duration = Duration::from_millis(50);
+
+fn admit(server: &Arc<Server>, stream: Stream, id: ParticipantId) {
+    let (counted, count) = server.count();
+    if count > server.hub().world().limits.connections as u64 {
+        return warn!(connections = count, "too many connections");
+    }
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let _counted = counted;
+        connection::serve(server, stream, id).await;
+    });
+}
+
+/// Waits until somebody wants the daemon to stop and the running work is over, or its grace is.
+///
+/// Whoever has asked may ask again, with another grace from then on.
+async fn stopped(server: &Arc<Server>, signals: &mut mpsc::Receiver<Signal>) {
+    let mut requests = server.stop_requests();
+    tokio::select! {
+        _ = requests.wait_for(Option::is_some) => {}
+        _ = signals.recv() => server.drain(None),
+    }
+    loop {
+        let grace = requests.borrow_and_update().unwrap_or_default();
+        info!(?grace, working = server.hub().working(), "daemon drains");
+        tokio::select! {
+            biased;
+            () = server.hub().work_over() => return,
+            Ok(()) = requests.changed() => {}
+            () = tokio::time::sleep(grace) => return warn!("the grace is over; what still runs is ended"),
+            _ = signals.recv() => return warn!("told twice to stop"),
+        }
+    }
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunError {
+    let path = path.to_path_buf();
+    move |source| RunError::Io { action, path, source }
+}

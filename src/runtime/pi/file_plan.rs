@@ -1,0 +1,257 @@
+//! What a session and its file have to learn from each other. Everything here is pure.
+//!
+//! A file is only ever added to. An entry that the session has written or imported is known by its id; whatever else the
+//! branch of the file holds was written by another program and is imported, and what the file lacks is appended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kernel::command::Snapshot;
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::import::Import;
+use crate::kernel::time::Now;
+use crate::protocol::pi::encode::iso;
+use crate::protocol::pi::session_file::{self, Change, Entry, Header, Message, Names, Stored};
+use crate::protocol::pi::story::{self, Role, Story};
+use crate::runtime::mint;
+
+/// A session's conversation beside its file.
+pub(super) struct Plan<'a> {
+    session: &'a SessionId,
+    story: &'a Story,
+    stored: Option<&'a Stored>,
+    /// The entries of the session, each with its id in the file; an empty id is that of something that stands in no file.
+    entries: Vec<(String, &'a story::Entry)>,
+    in_file: BTreeSet<&'a str>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(session: &'a SessionId, story: &'a Story, stored: Option<&'a Stored>) -> Self {
+        let all = stored.map(|stored| stored.entries.as_slice()).unwrap_or_default();
+        let times: BTreeMap<&str, Now> = all.iter().map(|entry| (entry.id.as_str(), entry.at)).collect();
+        let prefix = prefix(session);
+        let id = |entry: &story::Entry| match &entry.origin {
+            Some(origin) => origin.to_string(),
+            // Files of earlier versions, and what was copied from them, have the ids that clients are told.
+            None if times.get(entry.id().as_str()) == Some(&entry.at) => entry.id(),
+            None => format!("{prefix}-{}", entry.id()),
+        };
+        let entries = story.entries().map(|entry| (id(entry), entry)).collect();
+        Self { session, story, stored, entries, in_file: times.into_keys().collect() }
+    }
+
+    /// Returns what another program has written, if anything.
+    pub(super) fn foreign(&self, snapshot: &Snapshot, names: &mut dyn Names) -> Option<Import> {
+        let stored = self.stored?;
+        let name = self.foreign_name(stored, snapshot);
+        let import = Import { name, ..self.foreign_entries(stored, names) };
+        (import != Import::default()).then_some(import)
+    }
+
+    /// Returns what follows the newest entry that both have.
+    fn foreign_entries(&self, stored: &Stored, names: &mut dyn Names) -> Import {
+        let branch = stored.branch();
+        let (until, leave) = match self.left_at(&branch) {
+            // What was said here since goes on from where it was said.
+            Some(at) if self.is_unwritten(at) => return Import::default(),
+            Some(at) => (at, Some(self.story.branch_before(self.entries[at].1.seq))),
+            None => (self.entries.len(), None),
+        };
+        let known: BTreeMap<&str, Seq> =
+            self.entries[..until].iter().map(|(id, entry)| (id.as_str(), entry.seq)).collect();
+        let shared = branch.iter().rposition(|entry| known.contains_key(entry.id.as_str()));
+        let rest = branch.into_iter().skip(shared.map_or(0, |at| at + 1));
+        let find = |id: &str| known.get(id).copied();
+        Import { branch: leave, ..session_file::import(rest, &find, names).import }
+    }
+
+    /// Returns the name that another program has given the session since it was named here.
+    fn foreign_name(&self, stored: &Stored, snapshot: &Snapshot) -> Option<String> {
+        let settings = Settings::of(std::iter::empty(), &stored.entries, &stored.header);
+        let (name, at) = settings.name?;
+        let is_newer = self.story.changed().name.is_none_or(|named| at > named);
+        name.filter(|name| is_newer && snapshot.name.as_ref() != Some(name))
+    }
+
+    /// Returns the entries that the file lacks, and the settings that are newer than the file's.
+    pub(super) fn missing(&self, snapshot: &Snapshot, header: &Header) -> Result<Vec<Entry>, String> {
+        let branch = self.stored.map(Stored::branch).unwrap_or_default();
+        let parent = match self.left_at(&branch) {
+            Some(_) => {
+                let written = self.entries.iter().rev().find(|(id, _)| self.in_file.contains(id.as_str()));
+                written.map(|(id, _)| id.clone())
+            }
+            None => self.stored.and_then(Stored::leaf).map(str::to_owned),
+        };
+        let is_missing = |id: &str| !id.is_empty() && !self.in_file.contains(id);
+        let missing: Vec<_> = self.entries.iter().filter(|(id, _)| is_missing(id)).collect();
+        if missing.is_empty() && self.stored.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut entries = self.written(&missing, parent)?;
+        let all = self.stored.map(|stored| stored.entries.as_slice()).unwrap_or_default();
+        let settings = Settings::of(branch.into_iter().chain(&entries), all, header);
+        let mut parent = entries.last().map(|entry| entry.id.clone());
+        parent = parent.or_else(|| self.stored.and_then(Stored::leaf).map(str::to_owned));
+        for (what, at, change) in settings.changes(snapshot, self.story.changed()) {
+            let id = format!("{}-{:08x}-{what}", prefix(self.session), snapshot.last_seq.number());
+            if !self.in_file.contains(id.as_str()) {
+                entries.push(Entry { id: id.clone(), parent: parent.replace(id), at, change });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns the ids of the file's branch up to the entry before a message of the session.
+    pub(super) fn path_before(&self, entry: &str) -> Vec<String> {
+        let Some((id, _)) = self.entries.iter().find(|(_, own)| own.id() == entry) else { return Vec::new() };
+        let branch = self.stored.map(Stored::branch).unwrap_or_default();
+        let Some(at) = branch.iter().position(|entry| entry.id == *id) else { return Vec::new() };
+        branch[..at].iter().map(|entry| entry.id.clone()).collect()
+    }
+
+    /// Returns the first entry of the session that the file holds on a branch that was left.
+    fn left_at(&self, branch: &[&Entry]) -> Option<usize> {
+        let on_branch: BTreeSet<&str> = branch.iter().map(|entry| entry.id.as_str()).collect();
+        let is_left = |id: &str| self.in_file.contains(id) && !on_branch.contains(id);
+        self.entries.iter().position(|(id, _)| is_left(id))
+    }
+
+    /// Tells whether something from an entry on is not in the file.
+    fn is_unwritten(&self, from: usize) -> bool {
+        let is_missing = |id: &str| !id.is_empty() && !self.in_file.contains(id);
+        self.entries[from..].iter().any(|(id, _)| is_missing(id))
+    }
+
+    /// Spells entries as they stand in a file.
+    fn written(
+        &self,
+        missing: &[&(String, &story::Entry)],
+        first_parent: Option<String>,
+    ) -> Result<Vec<Entry>, String> {
+        let mut text = String::from(
+            "{\"type\":\"session\",\"version\":3,\"id\":\"x\",\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"cwd\":\"/\"}\n",
+        );
+        let mut parent: Option<&str> = None;
+        for (id, entry) in missing {
+            text.push_str(&self.line(id, parent, entry));
+            text.push('\n');
+            parent = Some(id);
+        }
+        let parsed = session_file::parse(text.as_bytes(), &session_file::Limits::default());
+        let mut entries = parsed.map_err(|error| error.to_string())?.entries;
+        if let Some(first) = entries.first_mut() {
+            first.parent = first_parent;
+        }
+        Ok(entries)
+    }
+
+    fn line(&self, id: &str, parent: Option<&str>, entry: &story::Entry) -> String {
+        let (before, id) = (serde_json::json!(parent), serde_json::json!(id));
+        let at = iso(entry.at);
+        match &entry.role {
+            Role::CompactionSummary { tokens_before, kept_from } => {
+                let summary: serde_json::Value = serde_json::from_str(&entry.json).unwrap_or_default();
+                serde_json::json!({
+                    "type": "compaction", "id": id, "parentId": before, "timestamp": at,
+                    "summary": summary["summary"], "firstKeptEntryId": self.first_kept(*kept_from),
+                    "tokensBefore": tokens_before,
+                })
+                .to_string()
+            }
+            Role::User | Role::Assistant { .. } | Role::ToolResult | Role::BashExecution => {
+                let message = &entry.json;
+                format!(
+                    "{{\"type\":\"message\",\"id\":{id},\"parentId\":{before},\"timestamp\":\"{at}\",\"message\":{message}}}"
+                )
+            }
+        }
+    }
+
+    /// Returns the first entry that is told word by word behind a summary.
+    fn first_kept(&self, kept_from: Seq) -> &str {
+        let is_kept = |id: &str, entry: &story::Entry| {
+            entry.seq >= kept_from && !id.is_empty() && !matches!(entry.role, Role::CompactionSummary { .. })
+        };
+        let kept = self.entries.iter().find(|(id, entry)| is_kept(id, entry));
+        kept.map(|(id, _)| id.as_str()).unwrap_or_default()
+    }
+}
+
+/// What the ids begin with that a session gives its entries: several sessions may be written to one file.
+fn prefix(session: &SessionId) -> String {
+    format!("{:08x}", mint::fingerprint(["session-file", session.as_str()]).0 >> 96)
+}
+
+/// The settings that a file holds, and since when.
+#[derive(Debug, Default)]
+struct Settings {
+    name: Option<(Option<String>, Now)>,
+    model: Option<((String, String), Now)>,
+    thinking: Option<(String, Now)>,
+    created: Now,
+}
+
+impl Settings {
+    /// Reads the settings of a branch; a name is the last of all branches.
+    fn of<'e>(branch: impl Iterator<Item = &'e Entry>, all: &'e [Entry], header: &Header) -> Self {
+        let mut settings = Self { created: header.created, ..Self::default() };
+        for entry in all {
+            if let Change::Name(name) = &entry.change {
+                settings.name = Some((name.clone(), entry.at));
+            }
+        }
+        for entry in branch {
+            match &entry.change {
+                Change::Model { provider, model } => {
+                    settings.model = Some(((provider.clone(), model.clone()), entry.at));
+                }
+                Change::Message(Message::Assistant(said)) if !said.model.is_empty() => {
+                    settings.model = Some(((said.provider.clone(), said.model.clone()), entry.at));
+                }
+                Change::Thinking { level } => settings.thinking = Some((level.clone(), entry.at)),
+                Change::Message(_)
+                | Change::Compaction { .. }
+                | Change::BranchSummary { .. }
+                | Change::CustomMessage { .. }
+                | Change::Name(_)
+                | Change::Other { .. } => {}
+            }
+        }
+        settings
+    }
+
+    /// Returns the session's settings that differ from the file's and are newer.
+    fn changes(&self, snapshot: &Snapshot, changed: story::Changed) -> Vec<(&'static str, Now, Change)> {
+        let mut changes = Vec::new();
+        let newer = |ours: Option<Now>, theirs: Option<Now>| match theirs {
+            Some(theirs) => ours.is_some_and(|ours| ours > theirs),
+            None => true,
+        };
+        if let Some(model) = snapshot.model() {
+            let own = (snapshot.provider().to_owned(), model.clone());
+            let found = self.model.as_ref();
+            if found.is_none_or(|(found, _)| *found != own) && newer(changed.model, found.map(|(_, at)| *at))
+            {
+                let (provider, model) = own;
+                let at = changed.model.unwrap_or(snapshot.opened_at);
+                changes.push(("model", at, Change::Model { provider, model }));
+            }
+        }
+        if let Some(level) = &snapshot.adjusted.thinking {
+            let found = self.thinking.as_ref();
+            let at = found.map(|(_, at)| *at);
+            if found.is_none_or(|(found, _)| found != level) && newer(changed.thinking, at) {
+                let at = changed.thinking.unwrap_or(snapshot.opened_at);
+                changes.push(("thinking", at, Change::Thinking { level: level.clone() }));
+            }
+        }
+        if let (Some(name), Some(at)) = (&snapshot.name, changed.name) {
+            let is_newer = self.name.as_ref().map_or(at >= self.created, |(_, found)| at > *found);
+            let found = self.name.as_ref().and_then(|(name, _)| name.as_ref());
+            if is_newer && found != Some(name) {
+                changes.push(("name", at, Change::Name(Some(name.clone()))));
+            }
+        }
+        changes
+    }
+}

@@ -1,0 +1,130 @@
+//! Sessions and models as the protocol shows them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Failure, Job, Result};
+use crate::config::settings::{ProviderKind, Settings, ThinkingLevel};
+use crate::kernel::command::{Phase, Snapshot};
+use crate::protocol::pi::ask::Thinking;
+use crate::protocol::pi::encode::{ModelCost, ModelRow, SessionInfo};
+use crate::protocol::pi::interface;
+use crate::provider::playbook;
+use crate::runtime::pi::seat::Seat;
+
+impl Job {
+    /// Returns a session as everybody sees it.
+    pub(super) fn info(&self, seat: &Seat, snapshot: &Snapshot) -> SessionInfo {
+        SessionInfo {
+            session: seat.session().clone(),
+            name: snapshot.name.clone(),
+            file: self.file_of(seat.session(), snapshot),
+            model: self.session_model(snapshot),
+            thinking: self.thinking(snapshot),
+            streaming: matches!(snapshot.phase, Phase::Running | Phase::Waiting),
+            message_count: seat.tell(|story| story.message_count()),
+            created_at: snapshot.opened_at,
+        }
+    }
+
+    /// Returns the model that answers in a session; none where nobody but the daemon does.
+    pub(super) fn session_model(&self, snapshot: &Snapshot) -> Option<ModelRow> {
+        self.shown_model(snapshot.provider(), snapshot.model()?)
+    }
+
+    /// Returns a model as it is shown, whether or not it can be used.
+    pub(super) fn shown_model(&self, provider: &str, model: &str) -> Option<ModelRow> {
+        self.settings().ok().map(|settings| shown_model(&settings, provider, model))
+    }
+
+    /// Returns how much the model of a session is to think: what was said in it, or else what is configured.
+    pub(super) fn thinking(&self, snapshot: &Snapshot) -> Thinking {
+        let settings = self.settings().ok();
+        thinking_level(settings.as_deref(), snapshot.provider(), snapshot.adjusted.thinking.as_deref())
+    }
+
+    /// Returns a model that a session may change to.
+    pub(super) fn model_row(&self, provider: &str, model: &str) -> Result<ModelRow> {
+        let settings = self.settings()?;
+        let known = self.bureau.server().hub().world().house.models(&settings);
+        if !known.names().any(|name| name == provider) {
+            return Err(Failure::said(format!("Model not found: {provider}/{model}")));
+        }
+        Ok(shown_model(&settings, provider, model))
+    }
+
+    /// Returns every model that can be used: what servers list, and what is configured.
+    ///
+    /// A server that does not answer soon adds nothing but what is configured of it.
+    pub(super) async fn model_rows(&self) -> Result<Vec<ModelRow>> {
+        let settings = self.settings()?;
+        let models = self.bureau.server().hub().world().house.models(&settings);
+        let nothing = std::collections::BTreeMap::new();
+        let environment = self.bureau.environment(&self.peer).await;
+        let environment = environment.as_ref().map_or(&nothing, |environment| environment.variables());
+        let mut rows = Vec::new();
+        for provider in models.names() {
+            let listed = tokio::time::timeout(PATIENCE, models.list(provider, None, None, environment)).await;
+            let mut names = listed.ok().and_then(std::result::Result::ok).unwrap_or_default();
+            names.extend(settings.choose(Some(provider), None).model.filter(|model| !names.contains(model)));
+            names.sort();
+            rows.extend(names.iter().take(MODELS).map(|name| shown_model(&settings, provider, name)));
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn settings(&self) -> Result<Arc<Settings>> {
+        let settings = self.bureau.server().hub().world().house.settings();
+        settings.map_err(|error| Failure::said(format!("the configuration cannot be used: {error}")))
+    }
+}
+
+/// How long a server may take to say which models it has.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many models of one provider are shown.
+const MODELS: usize = 500;
+
+/// Returns a model as it is shown.
+pub(in crate::runtime::pi) fn shown_model(settings: &Settings, provider: &str, model: &str) -> ModelRow {
+    let set = settings.providers.get(provider);
+    let kind = set.map(|set| set.kind).or_else(|| ProviderKind::parse(provider));
+    let usual = kind.map_or(0, |kind| u64::from(kind.usual_window()));
+    let price = settings.price(model);
+    let dollars = |micro: u64| micro as f64 / 1_000_000.0;
+    ModelRow {
+        id: model.to_owned(),
+        name: model.to_owned(),
+        provider: provider.to_owned(),
+        api: interface(kind.map_or(playbook::NAME, ProviderKind::word)).to_owned(),
+        base_url: set.and_then(|set| set.base_url.clone()).unwrap_or_default(),
+        reasoning: kind.is_some(),
+        sees_images: kind.is_some(),
+        context_window: set.and_then(|set| set.context_window).map_or(usual, u64::from),
+        max_tokens: usual,
+        cost: price.map_or_else(ModelCost::default, |price| ModelCost {
+            input: dollars(price.input),
+            output: dollars(price.output),
+            cache_read: dollars(price.cache_read),
+            cache_write: dollars(price.cache_write),
+        }),
+    }
+}
+
+/// Returns how much the model of a session is to think: what was said in it, or else what is configured.
+pub(in crate::runtime::pi) fn thinking_level(
+    settings: Option<&Settings>,
+    provider: &str,
+    said: Option<&str>,
+) -> Thinking {
+    let configured = || Some(level(settings?.providers.get(provider)?.thinking));
+    said.and_then(Thinking::parse).or_else(configured).unwrap_or(Thinking::Off)
+}
+
+const fn level(level: ThinkingLevel) -> Thinking {
+    match level {
+        ThinkingLevel::Usual | ThinkingLevel::Off => Thinking::Off,
+        ThinkingLevel::Low => Thinking::Low,
+        ThinkingLevel::Medium => Thinking::Medium,
+        ThinkingLevel::High => Thinking::High,
+    }
+}

@@ -1,0 +1,344 @@
+//! Which session files belong to which session: a small file beside the journal, readable by its owner alone.
+//!
+//! It says which file a session is written to, and which files were created here, so that deleting a session deletes them. It
+//! is the daemon's; whoever removes everything reads it too. Everything blocks but [`SessionFileIndex::known`], which looks at
+//! what is in memory; callers keep the rest off their loop.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::store;
+use crate::kernel::time::Now;
+use crate::protocol::pi::session_file::Header;
+
+/// A file that a session is, or was, written to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileRecord {
+    /// The session.
+    pub session_id: String,
+    /// The file.
+    pub path: PathBuf,
+    /// When it was chosen, in milliseconds: a session that began later under the same id is another one.
+    #[serde(default)]
+    pub chosen_at: u64,
+    /// The session's last event before it leaves its conversation for this file. Until it is known that it has, it is
+    /// written to the file before; nothing once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits_branch_after: Option<u64>,
+    /// The header of a file that was created here; nothing for one that was imported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<CreatedFile>,
+}
+
+/// The header of a file that was created here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedFile {
+    /// The id that the file gives its conversation.
+    pub id: String,
+    /// When it was begun, in milliseconds.
+    pub at: u64,
+    /// The working directory that it names.
+    pub cwd: String,
+    /// The file that its conversation was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+impl CreatedFile {
+    /// Returns the header.
+    pub fn header(&self) -> Header {
+        let mut header = Header::new(self.id.as_str(), self.cwd.as_str(), Now(self.at));
+        header.parent.clone_from(&self.parent);
+        header
+    }
+}
+
+impl From<&Header> for CreatedFile {
+    fn from(header: &Header) -> Self {
+        let (id, cwd, parent) = (header.id.clone(), header.cwd.clone(), header.parent.clone());
+        Self { id, at: header.created.0, cwd, parent }
+    }
+}
+
+/// Why the index cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The system refused something.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not what was written.
+    #[error("{} is not an index of session files: {problem}; remove it to start a new one", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The session files of all sessions.
+#[derive(Debug)]
+pub struct SessionFileIndex {
+    path: PathBuf,
+    /// What the file holds, once it was read; the last of a session's is the one that it is written to. The lock is never
+    /// held while the disk is waited for.
+    records: Mutex<Option<Arc<Vec<FileRecord>>>>,
+    /// Held by whoever reads or writes the file.
+    disk: Mutex<()>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    files: Vec<FileRecord>,
+}
+
+impl SessionFileIndex {
+    /// Names the index in a directory of state; nothing is read yet.
+    pub fn new(state: &Path) -> Self {
+        Self { path: state.join(NAME), records: Mutex::new(None), disk: Mutex::new(()) }
+    }
+
+    /// Reads the index into memory, unless that was done.
+    pub fn load(&self) -> Result<(), IndexError> {
+        self.loaded().map(drop)
+    }
+
+    /// Tells whether the index is in memory.
+    pub fn is_loaded(&self) -> bool {
+        self.in_memory().is_some()
+    }
+
+    /// Returns the files of a session as they are in memory, without waiting; nothing before the index could be read.
+    pub fn known(&self, session: &str) -> Option<Vec<FileRecord>> {
+        Some(of_session(&self.in_memory()?, session))
+    }
+
+    /// Returns every file, the oldest first.
+    pub fn all(&self) -> Result<Vec<FileRecord>, IndexError> {
+        Ok(self.loaded()?.to_vec())
+    }
+
+    /// Returns the files of a session; the last is the one that it is written to.
+    pub fn of(&self, session: &str) -> Result<Vec<FileRecord>, IndexError> {
+        Ok(of_session(&self.loaded()?, session))
+    }
+
+    /// Returns the session that is written to a file.
+    pub fn writer_of(&self, path: &Path) -> Result<Option<String>, IndexError> {
+        let records = self.loaded()?;
+        let mut settled = records.iter().rev().filter(|record| record.awaits_branch_after.is_none());
+        let Some(record) = settled.clone().find(|record| record.path == path) else { return Ok(None) };
+        let newest = settled.find(|other| other.session_id == record.session_id);
+        Ok(newest.filter(|newest| newest.path == path).map(|newest| newest.session_id.clone()))
+    }
+
+    /// Has a session written to a file from here on, durably. One that was created here stays known as such.
+    pub fn choose(&self, mut record: FileRecord) -> Result<(), IndexError> {
+        let _disk = self.disk();
+        let mut records = self.read_once()?.to_vec();
+        if records.iter().rev().find(|other| other.session_id == record.session_id) == Some(&record) {
+            return Ok(());
+        }
+        let is_same = |other: &FileRecord| other.session_id == record.session_id && other.path == record.path;
+        if let Some(at) = records.iter().position(is_same) {
+            record.created = record.created.or_else(|| records[at].created.clone());
+            // One that awaits something stands beside the one that counts until then.
+            if record.awaits_branch_after.is_none() {
+                records.remove(at);
+            }
+        }
+        records.push(record);
+        let surplus = records.len().saturating_sub(MOST);
+        records.drain(..surplus);
+        self.write(records)
+    }
+
+    /// Says whether a session has left its conversation for the file that was chosen last and awaits that, durably: it is
+    /// written to that file from here on, or the choice is forgotten.
+    pub fn settle(&self, session: &str, has_left: bool) -> Result<(), IndexError> {
+        let _disk = self.disk();
+        let mut records = self.read_once()?.to_vec();
+        let awaits =
+            |record: &FileRecord| record.session_id == session && record.awaits_branch_after.is_some();
+        let Some(at) = records.iter().rposition(awaits) else { return Ok(()) };
+        let record = records.remove(at);
+        records.retain(|record| !awaits(record));
+        if has_left {
+            records.retain(|other| other.session_id != session || other.path != record.path);
+            records.push(FileRecord { awaits_branch_after: None, ..record });
+        }
+        self.write(records)
+    }
+
+    /// Forgets files of a session, durably: all but those at these paths.
+    pub fn forget(&self, session: &str, but: &[&Path]) -> Result<(), IndexError> {
+        let _disk = self.disk();
+        let records = self.read_once()?;
+        let stays = |record: &&FileRecord| record.session_id != session || but.contains(&&*record.path);
+        let rest: Vec<_> = records.iter().filter(stays).cloned().collect();
+        if rest.len() == records.len() { Ok(()) } else { self.write(rest) }
+    }
+
+    fn loaded(&self) -> Result<Arc<Vec<FileRecord>>, IndexError> {
+        if let Some(records) = self.in_memory() {
+            return Ok(records);
+        }
+        let _disk = self.disk();
+        self.read_once()
+    }
+
+    /// Returns the records; for whoever may use the disk.
+    fn read_once(&self) -> Result<Arc<Vec<FileRecord>>, IndexError> {
+        if let Some(records) = self.in_memory() {
+            return Ok(records);
+        }
+        let records = Arc::new(self.read()?);
+        self.remember(Arc::clone(&records));
+        Ok(records)
+    }
+
+    fn in_memory(&self) -> Option<Arc<Vec<FileRecord>>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, records: Arc<Vec<FileRecord>>) {
+        *self.records.lock().unwrap_or_else(PoisonError::into_inner) = Some(records);
+    }
+
+    fn read(&self) -> Result<Vec<FileRecord>, IndexError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(IndexError::Io { action: "read", path: self.path.clone(), source }),
+        };
+        let malformed = |problem| IndexError::Malformed { path: self.path.clone(), problem };
+        let written: Written =
+            serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+        if written.version != VERSION {
+            return Err(malformed(format!("it is of version {}, known is {VERSION}", written.version)));
+        }
+        Ok(written.files)
+    }
+
+    fn write(&self, records: Vec<FileRecord>) -> Result<(), IndexError> {
+        let failed = |source| IndexError::Io { action: "write", path: self.path.clone(), source };
+        let written = Written { version: VERSION, files: records };
+        let bytes = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
+        store::replace(&self.path, &bytes).map_err(failed)?;
+        self.remember(Arc::new(written.files));
+        Ok(())
+    }
+
+    fn disk(&self) -> MutexGuard<'_, ()> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn of_session(records: &[FileRecord], session: &str) -> Vec<FileRecord> {
+    records.iter().filter(|record| record.session_id == session).cloned().collect()
+}
+
+/// The name of the index in the directory of state.
+pub const NAME: &str = "session-files.json";
+/// The form that is read and written.
+const VERSION: u32 = 1;
+/// How many files are remembered; the oldest are forgotten first.
+const MOST: usize = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(session: &str, path: &str, created: bool) -> FileRecord {
+        let header = Header::new(session, "/w", Now(7));
+        let created = created.then(|| CreatedFile::from(&header));
+        FileRecord {
+            session_id: session.into(),
+            path: path.into(),
+            chosen_at: 1,
+            awaits_branch_after: None,
+            created,
+        }
+    }
+
+    #[test]
+    fn the_last_file_that_was_chosen_is_the_one_that_a_session_is_written_to() {
+        let state = tempfile::tempdir().unwrap();
+        let index = SessionFileIndex::new(state.path());
+        assert_eq!(index.all().unwrap(), []);
+        index.choose(record("s", "/a", true)).unwrap();
+        index.choose(record("t", "/c", false)).unwrap();
+        index.choose(record("s", "/b", false)).unwrap();
+        assert_eq!(index.writer_of(Path::new("/a")).unwrap(), None);
+        assert_eq!(index.writer_of(Path::new("/b")).unwrap().as_deref(), Some("s"));
+        // It stays known that a file was created here, also when it is chosen as one of another program.
+        index.choose(record("s", "/a", false)).unwrap();
+        let again = SessionFileIndex::new(state.path());
+        assert_eq!(again.of("s").unwrap(), [record("s", "/b", false), record("s", "/a", true)]);
+        assert_eq!(again.of("s").unwrap()[1].created.as_ref().unwrap().header().created, Now(7));
+        again.forget("s", &[Path::new("/b")]).unwrap();
+        assert_eq!(again.of("s").unwrap(), [record("s", "/b", false)]);
+        again.forget("s", &[]).unwrap();
+        assert_eq!(SessionFileIndex::new(state.path()).all().unwrap(), [record("t", "/c", false)]);
+    }
+
+    #[test]
+    fn a_file_counts_once_the_session_has_left_its_conversation_for_it() {
+        let state = tempfile::tempdir().unwrap();
+        let index = SessionFileIndex::new(state.path());
+        index.choose(record("s", "/a", true)).unwrap();
+        let awaits = |path: &str| FileRecord { awaits_branch_after: Some(7), ..record("s", path, true) };
+        for path in ["/b", "/a"] {
+            index.choose(awaits(path)).unwrap();
+            assert_eq!(index.writer_of(Path::new("/a")).unwrap().as_deref(), Some("s"));
+            index.settle("s", false).unwrap();
+            assert_eq!(index.of("s").unwrap(), [record("s", "/a", true)]);
+        }
+        index.choose(awaits("/b")).unwrap();
+        SessionFileIndex::new(state.path()).settle("s", true).unwrap();
+        let again = SessionFileIndex::new(state.path());
+        assert_eq!(again.of("s").unwrap(), [record("s", "/a", true), record("s", "/b", true)]);
+        assert_eq!(again.writer_of(Path::new("/b")).unwrap().as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn what_is_in_memory_is_looked_at_while_somebody_else_writes() {
+        let state = tempfile::tempdir().unwrap();
+        let index = SessionFileIndex::new(state.path());
+        assert_eq!(index.known("s"), None, "nothing is read by looking");
+        index.choose(record("s", "/a", true)).unwrap();
+        let again = SessionFileIndex::new(state.path());
+        again.load().unwrap();
+        // Whoever writes holds this for as long as the disk takes.
+        let _disk = again.disk();
+        assert_eq!(again.known("s"), Some(vec![record("s", "/a", true)]));
+        assert_eq!(again.all().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_index_that_cannot_be_read_is_not_overwritten() {
+        let state = tempfile::tempdir().unwrap();
+        let path = state.path().join(NAME);
+        for text in ["{", "{\"version\":2,\"files\":[]}"] {
+            fs::write(&path, text).unwrap();
+            let index = SessionFileIndex::new(state.path());
+            assert!(matches!(index.all(), Err(IndexError::Malformed { .. })));
+            assert!(index.choose(record("s", "/a", true)).is_err());
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The session files of the user, and which of them belong to which session.
+
+pub mod index;
+pub mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::warn;
+
+use self::index::{IndexError, SessionFileIndex};
+use self::store::Store;
+use super::world::World;
+use crate::bounded_io::NoAnswer;
+use crate::kernel::id::SessionId;
+use crate::kernel::time::Now;
+use crate::protocol::push::encode::PiFileRow;
+
+/// The session files of the user.
+#[derive(Debug)]
+pub struct SessionFiles {
+    /// The files.
+    pub store: Store,
+    /// Whose they are.
+    pub index: SessionFileIndex,
+}
+
+impl SessionFiles {
+    /// Names the files of the user whose home this is, and reads whose they are.
+    pub fn new(home: &Path, state: &Path) -> Self {
+        let index = SessionFileIndex::new(state);
+        if let Err(error) = index.load() {
+            warn!(%error, "it cannot be told which session files belong to which session");
+        }
+        Self { store: Store::new(home), index }
+    }
+
+    /// Returns the files of a session that are there.
+    fn of(&self, session: &SessionId, opened_at: Option<Now>) -> Result<Vec<PiFileRow>, IndexError> {
+        let mut found: Vec<(PathBuf, bool)> = Vec::new();
+        for record in self.index.of(session.as_str())? {
+            found.push((record.path, record.created.is_some()));
+        }
+        // One that was written before there was an index is known by its name.
+        let own = opened_at.and_then(|opened_at| self.store.find(session.as_str(), opened_at));
+        found.extend(own.filter(|own| found.iter().all(|(path, _)| path != own)).map(|path| (path, true)));
+        let row = |(path, created): (PathBuf, bool)| {
+            let bytes = self.store.size(&path).ok().flatten()?;
+            let path = path.to_string_lossy().into_owned();
+            Some(PiFileRow { path, bytes, created, removed: false, problem: None })
+        };
+        Ok(found.into_iter().filter_map(row).collect())
+    }
+
+    /// Removes the files that were created for a session, or all of them, and forgets them.
+    fn remove(
+        &self,
+        session: &SessionId,
+        opened_at: Option<Now>,
+        with_imported: bool,
+    ) -> Result<Vec<PiFileRow>, IndexError> {
+        let mut rows = self.of(session, opened_at)?;
+        let others: Vec<_> = self.index.all()?;
+        let is_shared = |path: &Path| {
+            others.iter().any(|other| other.session_id != session.as_str() && other.path == path)
+        };
+        for row in rows.iter_mut().filter(|row| row.created || with_imported) {
+            let path = Path::new(&row.path);
+            if is_shared(path) {
+                row.problem = Some("another session is written to it".to_owned());
+                continue;
+            }
+            match self.store.remove(path) {
+                Ok(_) => row.removed = true,
+                Err(error) => row.problem = Some(error.to_string()),
+            }
+        }
+        // What could not be removed stays known, so that it can be removed later. What was imported is the user's.
+        let stays = |row: &&PiFileRow| !row.removed && row.created && !is_shared(Path::new(&row.path));
+        let stay: Vec<&Path> = rows.iter().filter(stays).map(|row| Path::new(&row.path)).collect();
+        self.index.forget(session.as_str(), &stay)?;
+        Ok(rows)
+    }
+}
+
+/// Lists the files of a session.
+pub(super) async fn list(world: &Arc<World>, session: &SessionId, opened_at: Option<Now>) -> Vec<PiFileRow> {
+    let (world, id) = (Arc::clone(world), session.clone());
+    let (files, place) = (world.files.clone(), world.session_files.store.directory());
+    told(session, files.run_in(&place, move || world.session_files.of(&id, opened_at)).await)
+}
+
+/// Removes the files that were created for a session that is gone; those that were imported only where that is wanted.
+pub(super) async fn remove(
+    world: &Arc<World>,
+    session: &SessionId,
+    opened_at: Option<Now>,
+    with_imported: bool,
+) -> Vec<PiFileRow> {
+    let (world, id) = (Arc::clone(world), session.clone());
+    let (files, place) = (world.files.clone(), world.session_files.store.directory());
+    let remove = move || world.session_files.remove(&id, opened_at, with_imported);
+    told(session, files.run_in(&place, remove).await)
+}
+
+/// An index that cannot be used is said in the place of the files.
+fn told(session: &SessionId, found: Result<Result<Vec<PiFileRow>, IndexError>, NoAnswer>) -> Vec<PiFileRow> {
+    let problem = match found {
+        Ok(Ok(rows)) => return rows,
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    warn!(%session, %problem, "the session files of a session cannot be told");
+    let path = crate::runtime::session_files::index::NAME.to_owned();
+    vec![PiFileRow { path, bytes: 0, created: true, removed: false, problem: Some(problem) }]
+}
+
+/// Returns the home of the user whose files these are.
+pub(super) fn home() -> PathBuf {
+    std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"))
+}

@@ -1,0 +1,80 @@
+//! The names of directories and files that are written: short, harmless, and the same every time.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::kernel::time::Now;
+
+use crate::protocol::pi::session_file::spelled;
+
+/// Bytes of a name, with room for a beginning and an end; file systems take 255.
+const LONGEST: usize = 180;
+
+/// Names the directory of the sessions of a working directory: `/home/ann/project` is `--home-ann-project--`.
+pub(super) fn folder(cwd: &Path) -> String {
+    let cwd = cwd.to_string_lossy();
+    let cwd = cwd.strip_prefix(['/', '\\']).unwrap_or(&cwd);
+    let slug: String = cwd
+        .chars()
+        .map(|letter| if matches!(letter, '/' | '\\' | ':') || letter.is_control() { '-' } else { letter })
+        .collect();
+    format!("--{}--", shortened(slug, cwd))
+}
+
+/// Names the file of a session: when it began, and its id.
+pub(super) fn file(id: &str, created: Now) -> String {
+    let when = spelled(created).replace([':', '.'], "-");
+    let mut safe = String::new();
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
+            safe.push(char::from(byte));
+        } else {
+            // Writing to a text does not fail.
+            let _ = write!(safe, "%{byte:02x}");
+        }
+    }
+    format!("{when}_{}.jsonl", shortened(safe, id))
+}
+
+/// Keeps the beginning of a name that is too long, and a digest of all that it stands for.
+fn shortened(name: String, whole: &str) -> String {
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let mut end = LONGEST;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let digest = Sha256::digest(whole.as_bytes());
+    let digest = digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    format!("{}-{digest}", &name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_named_as_other_programs_name_them() {
+        assert_eq!(folder(Path::new("/home/ann/my project")), "--home-ann-my project--");
+        assert_eq!(folder(Path::new("C:\\work\\x")), "--C--work-x--");
+        assert_eq!(folder(Path::new("/")), "----");
+        assert_eq!(folder(Path::new("/..")), "--..--");
+    }
+
+    #[test]
+    fn no_id_makes_a_name_that_leads_elsewhere_or_is_another_s() {
+        let created = Now(1_772_272_800_000);
+        assert_eq!(file("sess_1-a", created), "2026-02-28T10-00-00-000Z_sess_1-a.jsonl");
+        assert_eq!(file("../x\0é", created), "2026-02-28T10-00-00-000Z_%2e%2e%2fx%00%c3%a9.jsonl");
+        assert_ne!(file("a%2f", created), file("a/", created));
+        let long = |end: &str| file(&format!("{}{end}", "é".repeat(128)), created);
+        assert!(long("").len() <= 255);
+        assert_ne!(long("a"), long("b"));
+        let deep = |end: &str| folder(Path::new(&format!("/{}{end}", "é/".repeat(900))));
+        assert!(deep("").len() <= 255);
+        assert_ne!(deep("a"), deep("b"));
+    }
+}

@@ -1,0 +1,269 @@
+//! Requests of whoever looks after the journal: deleting a session, and looking whether everything is there.
+//!
+//! Nobody waits for them but who asked: they read in slices, and hold no session up.
+
+use std::sync::Arc;
+
+use tracing::{error, info};
+
+use super::checkpoint;
+use super::hub::Hub;
+use super::hub::removal::DeleteError;
+use super::lane::Departure;
+use super::server::Server;
+use super::session_files;
+use crate::journal::{CommitError, Found, Journal, Lines, MergeError, ReadError, Walk};
+use crate::kernel::id::{Seq, SessionId};
+use crate::kernel::time::Now;
+use crate::protocol::push::encode::{self, JournalCheck, LossRow, Payload, ProblemRow, Proof};
+use crate::protocol::push::error::{Code, ErrorBody};
+
+/// How a session is deleted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deletion {
+    /// Whether it is only to be said what would be removed.
+    pub(super) dry_run: bool,
+    /// Whether Pi session files that were imported are removed too.
+    pub(super) with_pi_files: bool,
+}
+
+/// Deletes a session with the Pi session files that were created for it, or says what that would remove.
+pub(super) async fn delete(
+    server: &Server,
+    id: &SessionId,
+    by: &str,
+    deletion: Deletion,
+) -> Result<Payload, ErrorBody> {
+    let hub = server.hub();
+    // Asked first: nobody knows it when the session is gone.
+    let opened_at = opened_at(&hub.world().journal, id).await;
+    if deletion.dry_run {
+        let bytes = hub.weigh(id).await.map_err(|error| refusal(id, &error))?;
+        let files = session_files::list(hub.world(), id, opened_at).await;
+        return Ok(encode::deleted(false, bytes, &files));
+    }
+    let departure = Departure::Asked { by: by.to_owned() };
+    let bytes = hub.delete(id, departure).await.map_err(|error| refusal(id, &error))?;
+    let files = session_files::remove(hub.world(), id, opened_at, deletion.with_pi_files).await;
+    info!(session = %id, bytes, by, files = files.len(), "session deleted");
+    Ok(encode::deleted(true, bytes, &files))
+}
+
+/// Returns when a session began, if it is there.
+async fn opened_at(journal: &Journal, id: &SessionId) -> Option<Now> {
+    journal.meta(id.clone()).await.ok().flatten().map(|meta| meta.opened_at)
+}
+
+fn refusal(id: &SessionId, error: &DeleteError) -> ErrorBody {
+    match error {
+        DeleteError::NotFound => {
+            ErrorBody::lasting(Code::SessionNotFound, format!("there is no session {id}"))
+        }
+        DeleteError::Journal(MergeError::Commit(CommitError::Full)) => {
+            ErrorBody::passing(Code::StorageFull, error.to_string())
+        }
+        DeleteError::Journal(MergeError::Commit(
+            CommitError::StorageFailed | CommitError::SyncFailed { .. },
+        )) => ErrorBody::lasting(Code::StorageFailed, error.to_string()),
+        DeleteError::Active => ErrorBody::passing(Code::RunInProgress, error.to_string()),
+        DeleteError::Closing | DeleteError::Read(_) | DeleteError::Journal(_) => {
+            ErrorBody::passing(Code::InternalError, error.to_string())
+        }
+    }
+}
+
+/// Says how the journal is; in full, every event of it is proven first, as long as `is_wanted` holds.
+pub(super) async fn check(
+    server: &Arc<Server>,
+    full: bool,
+    is_wanted: impl Fn() -> bool + Send,
+) -> Result<Payload, ErrorBody> {
+    let world = server.hub().world();
+    let proof = if full {
+        tokio::select! {
+            proof = prove(&world.journal, is_wanted) => Some(proof.map_err(unreadable)?),
+            () = world.closing.wait() => {
+                return Err(ErrorBody::passing(Code::InternalError, "the daemon is stopping; try again later"));
+            }
+        }
+    } else {
+        None
+    };
+    let mut check = describe(&world.journal).await.map_err(unreadable)?;
+    check.proof = proof;
+    Ok(encode::journal_check(&check))
+}
+
+async fn describe(journal: &Journal) -> Result<JournalCheck, ReadError> {
+    let (survey, sizes, stats) = (journal.survey().await?, journal.sizes(), journal.stats());
+    Ok(JournalCheck {
+        schema: survey.schema,
+        sessions: survey.sessions,
+        used_bytes: survey.used,
+        database_bytes: sizes.database,
+        log_bytes: sizes.log,
+        marks_bytes: sizes.marks,
+        set_aside_files: sizes.set_aside_files,
+        set_aside_bytes: sizes.set_aside,
+        set_aside_blocks: survey.set_aside_blocks,
+        left_in_order: journal.was_left_in_order(),
+        marks_kept: stats.marked,
+        disk_full: stats.full,
+        sync_failed: stats.failed,
+        losses_total: survey.losses,
+        losses: rows(journal.losses(LISTED).await?),
+        proof: None,
+    })
+}
+
+/// Looks at every event of every session; what is missing is mended and said.
+async fn prove(journal: &Journal, is_wanted: impl Fn() -> bool) -> Result<Proof, ReadError> {
+    let before = journal.survey().await?.newest_loss;
+    let mut proof = Proof::default();
+    for session in shortened(journal).await? {
+        if let Err(error) = journal.mend(session.clone()).await {
+            note(&mut proof, session, &error.to_string());
+        }
+    }
+    let mut walk = Some(Walk::default());
+    while let Some(from) = walk {
+        let (sessions, next) = journal.walk(from, SLICE).await?;
+        walk = next;
+        for session in sessions {
+            if !is_wanted() {
+                return Ok(proof);
+            }
+            proof.sessions += 1;
+            match prove_session(journal, &session).await {
+                Ok(bytes) => proof.bytes = proof.bytes.saturating_add(bytes),
+                // It was deleted meanwhile.
+                Err(Unproven::Read(ReadError::NoSuchSession { .. })) => {}
+                Err(error) => note(&mut proof, session, &error.to_string()),
+            }
+        }
+    }
+    proof.found = rows(journal.losses_since(before, LISTED).await?);
+    Ok(proof)
+}
+
+/// Why the whole of a session could not be proven.
+#[derive(Debug, thiserror::Error)]
+enum Unproven {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("its checkpoint is damaged; what was removed from its history cannot be made up for")]
+    Checkpoint,
+}
+
+/// Reads the history of a session page by page, which proves it, and returns how many bytes it has.
+async fn prove_session(journal: &Journal, session: &SessionId) -> Result<u64, Unproven> {
+    let (mut seen, mut bytes) = (Seq::ZERO, 0_u64);
+    let mut spent: Option<Lines> = None;
+    loop {
+        let page = journal.lines(session.clone(), seen, PAGE_BYTES, spent.take()).await?;
+        bytes = bytes.saturating_add(page.bytes.len() as u64);
+        let more = page.more && page.last > seen;
+        seen = page.last;
+        spent = Some(page);
+        if !more {
+            break;
+        }
+    }
+    let stands = journal.checkpoint_stands(session.clone(), checkpoint::is_readable).await?;
+    if stands { Ok(bytes) } else { Err(Unproven::Checkpoint) }
+}
+
+/// Brings back what was unfinished when the daemon last ended, and finds what it lost.
+pub(super) async fn recover(hub: &Arc<Hub>) {
+    if let Err(error) = hub.recover().await {
+        error!(%error, "cannot tell which runs are unfinished");
+    }
+    find_shortened(&hub.world().journal).await;
+}
+
+/// After an end in disorder: finds the sessions that are shorter than they should be, before anybody opens them.
+async fn find_shortened(journal: &Journal) {
+    if journal.was_left_in_order() {
+        return;
+    }
+    let found = match shortened(journal).await {
+        Ok(found) => found,
+        Err(error) => return error!(%error, "cannot tell whether sessions are shorter than they should be"),
+    };
+    for session in found {
+        if let Err(error) = journal.mend(session.clone()).await {
+            error!(%session, %error, "a session is shorter than it should be, and could not be mended");
+        }
+    }
+    info!("every session was held against its mark");
+}
+
+async fn shortened(journal: &Journal) -> Result<Vec<SessionId>, ReadError> {
+    let (mut found, mut walk) = (Vec::new(), Some(Walk::default()));
+    while let Some(from) = walk {
+        let (sessions, next) = journal.walk_shortened(from, SLICE).await?;
+        found.extend(sessions);
+        walk = next;
+    }
+    Ok(found)
+}
+
+fn note(proof: &mut Proof, session: SessionId, what: &str) {
+    proof.problems_total += 1;
+    if proof.problems.len() < LISTED as usize {
+        proof.problems.push(ProblemRow { session, what: what.to_owned() });
+    }
+}
+
+fn rows(found: Vec<Found>) -> Vec<LossRow> {
+    let row = |found: Found| LossRow {
+        at: found.at,
+        session: Some(found.session).filter(|session| !session.is_empty()).map(SessionId::from),
+        after: found.after,
+        until: found.until,
+        cause: found.cause,
+        detail: Some(found.detail).filter(|detail| !detail.is_empty()),
+    };
+    found.into_iter().map(row).collect()
+}
+
+fn unreadable(error: ReadError) -> ErrorBody {
+    ErrorBody::passing(Code::InternalError, format!("the journal cannot be read: {error}"))
+}
+
+/// How many losses, and how many problems, are listed.
+const LISTED: u32 = 100;
+/// How many sessions are passed in one read.
+const SLICE: u32 = 4_096;
+/// How much of a history is proven in one read.
+const PAGE_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Batch, Create, Meta};
+    use crate::runtime::test_daemon::TestDaemon;
+
+    #[tokio::test]
+    async fn the_start_of_a_session_is_known_beside_many_whose_ids_begin_with_its_id() {
+        let daemon = TestDaemon::new();
+        let journal = &daemon.server.hub().world().journal;
+        let ids = ["a".to_owned()].into_iter().chain((1..=99).map(|number| format!("a{number}")));
+        for (at, id) in (1..).map(Now).zip(ids.map(SessionId::from)) {
+            let mut batch = Batch::new(id.clone());
+            batch.create = Some(Create { token_hash: [0; 32], start_key: None, opened_at: at });
+            batch.meta = Some(Meta {
+                session: id,
+                state: "idle".into(),
+                updated_at: at,
+                opened_at: at,
+                active_run: None,
+                summary: "{}".into(),
+            });
+            journal.commit(batch).await.unwrap().unwrap();
+        }
+        assert_eq!(opened_at(journal, &SessionId::from("a".to_owned())).await, Some(Now(1)));
+        assert_eq!(opened_at(journal, &SessionId::from("b".to_owned())).await, None);
+        daemon.close().await;
+    }
+}

@@ -1,0 +1,376 @@
+//! A daemon without its process, for unit tests: the real socket, hub and journal, and a provider that does as a message says.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::clock::Clock;
+use super::connection;
+use super::environments::Environments;
+use super::grants::Grants;
+use super::hub::Hub;
+use super::life::lost_line;
+use super::login::LoginEnvironment;
+use super::models::House as ModelHouse;
+use super::server::Server;
+use super::session_files::SessionFiles;
+use super::walls::Sandboxes;
+use super::world::{Closing, DELETIONS, RunsOver, World};
+use crate::bounded_io::FileTasks;
+use crate::config::limits::Limits;
+use crate::config::paths::Paths;
+use crate::config::settings::NO_MODEL;
+use crate::journal::{Journal, Options};
+use crate::kernel::effect::{Finish, Turn};
+use crate::kernel::event::{Denial, Outcome, Purpose};
+use crate::kernel::id::{MessageId, ParticipantId};
+use crate::provider::limits::Limits as ModelLimits;
+use crate::provider::{Provider, Question, Reports, Turning};
+use crate::sandbox::Local;
+use crate::tools::EXEC;
+use crate::transport::line::{Line, Lines};
+use crate::transport::local::{self, Address, Directory, Listener};
+
+/// Says something at each turn, but for the first turn of a message that says otherwise.
+#[derive(Default)]
+pub(super) struct ScriptedProvider {
+    turns: AtomicU32,
+    turned: Notify,
+    /// The messages whose first turn is over.
+    known: Mutex<BTreeSet<MessageId>>,
+    released: Arc<Notify>,
+    word: Arc<Notify>,
+}
+
+impl ScriptedProvider {
+    /// Waits until it has had so many turns.
+    pub(super) async fn asked(&self, turns: u32) {
+        let enough = async {
+            loop {
+                let turned = self.turned.notified();
+                if self.turns.load(Ordering::SeqCst) >= turns {
+                    return;
+                }
+                turned.await;
+            }
+        };
+        timeout(PATIENCE, enough).await.unwrap();
+    }
+
+    /// Has a turn that asks for a form say something meanwhile.
+    pub(super) fn say_word(&self) {
+        self.word.notify_one();
+    }
+
+    /// Lets a turn that is held go on.
+    pub(super) fn go_on(&self) {
+        self.released.notify_one();
+    }
+}
+
+impl Provider for ScriptedProvider {
+    fn name(&self) -> &'static str {
+        NO_MODEL
+    }
+
+    fn turn(&self, turn: Turn, mut reports: Reports) -> Turning {
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        self.turned.notify_waiters();
+        let first = self.known.lock().unwrap().insert(turn.message);
+        assert!(!(first && turn.text.starts_with("panic")), "the provider panics");
+        let waits = first && turn.text.starts_with("wait");
+        let asks = first && turn.text.starts_with("ask");
+        let fills = first && turn.text.starts_with("form");
+        let breaks = turn.text.starts_with("break");
+        let word = Arc::clone(&self.word);
+        let held = (first && turn.text.starts_with("hold")).then(|| Arc::clone(&self.released));
+        Box::pin(async move {
+            assert!(!breaks, "the turn panics");
+            if waits {
+                std::future::pending::<()>().await;
+            }
+            if let Some(released) = held {
+                released.notified().await;
+            }
+            if asks || fills {
+                let args = json!({"command": "true"}).to_string();
+                let question = Question::plain("exec", "Run true".into(), "true".into(), args.clone());
+                let form = fills.then(|| json!({"method": "confirm"}).to_string());
+                let question = Question { denial: Denial::Told, form, ..question };
+                reports.call(EXEC, args, Purpose::Work, Some(question)).await?;
+                if fills {
+                    word.notified().await;
+                    reports.warn("WORD", "a word", None).await?;
+                    return std::future::pending().await;
+                }
+                return reports.turn_done().await;
+            }
+            reports.say("said").await?;
+            reports.done_saying().await?;
+            let summary = "done".to_owned();
+            reports.finish(Finish { outcome: Outcome::Success, reason: None, summary, fault: None }).await
+        })
+    }
+}
+
+/// Everything of a daemon but its process.
+pub(super) struct TestDaemon {
+    root: Arc<TempDir>,
+    address: Address,
+    pub(super) server: Arc<Server>,
+    pub(super) provider: Arc<ScriptedProvider>,
+    serving: JoinHandle<()>,
+}
+
+impl TestDaemon {
+    pub(super) fn new() -> Self {
+        Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
+    }
+
+    /// Starts with batches that are shown before they are committed.
+    pub(super) fn showing_early() -> Self {
+        let open =
+            |directory: &Path| Journal::open_with_memory(directory, Some(directory), options()).unwrap();
+        Self::on(Arc::new(TempDir::new().unwrap()), Limits::default(), open)
+    }
+
+    /// Ends it, has `change` change what is stored, and starts it again.
+    pub(super) async fn restarted(self, change: impl AsyncFnOnce(&Journal)) -> Self {
+        let root = self.stopped(change).await;
+        Self::on(root, Limits::default(), open)
+    }
+
+    async fn stopped(self, change: impl AsyncFnOnce(&Journal)) -> Arc<TempDir> {
+        let root = Arc::clone(&self.root);
+        self.close().await;
+        let journal = open(root.path());
+        change(&journal).await;
+        journal.close().await.unwrap();
+        root
+    }
+
+    /// Starts on a disk whose syncs a test can delay and make fail.
+    pub(super) fn on_test_disk() -> (Self, Arc<TestDisk>) {
+        Self::on_test_disk_with(Limits::default())
+    }
+
+    /// The same with other limits.
+    pub(super) fn on_test_disk_with(limits: Limits) -> (Self, Arc<TestDisk>) {
+        let root = Arc::new(TempDir::new().unwrap());
+        let disk = Arc::new(TestDisk::default());
+        let syncs = Arc::clone(&disk);
+        let open =
+            |directory: &Path| Journal::open_with_sync(directory, options(), move || syncs.sync()).unwrap();
+        (Self::on(root, limits, open), disk)
+    }
+
+    fn on(root: Arc<TempDir>, limits: Limits, open: impl FnOnce(&Path) -> Journal) -> Self {
+        let file = |name: &str| root.path().join("run").join(name);
+        let (socket, lock, pid) = (file("pushd.sock"), file("pushd.lock"), file("pushd.pid"));
+        let address = Address { socket, lock, pid, directory: Directory::Default };
+        let provider = Arc::new(ScriptedProvider::default());
+        let named: Arc<dyn Provider> = Arc::<ScriptedProvider>::clone(&provider);
+        let place = root.path().as_os_str().to_owned();
+        let paths = Paths::from_environment(&|name| (name == "PUSH_HOME").then(|| place.clone())).unwrap();
+        let files = FileTasks::new(FILE_SLOTS, Duration::from_secs(60));
+        let world = Arc::new(World {
+            limits,
+            clock: Clock::start(),
+            journal: open(root.path()),
+            house: ModelHouse::new(&paths, ModelLimits::default(), files.clone()),
+            files,
+            grants: Arc::new(Grants::new(root.path())),
+            session_files: SessionFiles::new(root.path(), root.path()),
+            environments: Environments::default(),
+            login: LoginEnvironment::new(&std::env::temp_dir()),
+            providers: BTreeMap::from([(named.name(), named)]),
+            sandboxes: Sandboxes::new(Local::this_program().unwrap(), &paths, Vec::new()),
+            draining: Closing::new(),
+            closing: Closing::new(),
+            parting: Closing::new(),
+            settled: Notify::new(),
+            runs_over: RunsOver::new(),
+            deleted: tokio::sync::broadcast::Sender::new(DELETIONS),
+            session_changes: tokio::sync::broadcast::Sender::new(DELETIONS),
+        });
+        let server = Server::new(Hub::new(world), &address.socket);
+        let listener = Listener::bind(&address).unwrap();
+        let server_of_all = Arc::clone(&server);
+        let serving = tokio::spawn(async move {
+            for connection in 1.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(connection::serve(
+                    Arc::clone(&server_of_all),
+                    stream,
+                    ParticipantId(connection),
+                ));
+            }
+        });
+        Self { root, address, server, provider, serving }
+    }
+
+    pub(super) async fn client(&self) -> Client {
+        let (from, to) = local::connect(&self.address).await.unwrap().into_split();
+        Client { lines: Lines::new(from, 1 << 20), to, events: VecDeque::new() }
+    }
+
+    pub(super) async fn close(self) {
+        let world = self.server.hub().world();
+        world.closing.begin();
+        timeout(PATIENCE, self.server.hub().all_ended()).await.unwrap();
+        world.parting.begin();
+        world.journal.clone().close().await.unwrap();
+        self.serving.abort();
+        // The place where it listened is free again when the task is gone.
+        let _ = self.serving.await;
+    }
+}
+
+/// How many threads for files a daemon has here.
+pub(super) const FILE_SLOTS: usize = 4;
+
+fn options() -> Options {
+    Options { lost_line, ..Options::default() }
+}
+
+fn open(directory: &Path) -> Journal {
+    Journal::open(directory, options()).unwrap()
+}
+
+/// A disk whose syncs wait or fail when a test says so.
+#[derive(Default)]
+pub(super) struct TestDisk {
+    mode: Mutex<SyncMode>,
+    changed: Condvar,
+    entered: Notify,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum SyncMode {
+    #[default]
+    Succeed,
+    Wait,
+    Fail,
+}
+
+impl TestDisk {
+    /// Makes every sync wait from now on.
+    pub(super) fn hold(&self) {
+        self.set(SyncMode::Wait);
+    }
+
+    /// Lets every sync succeed, also one that waits.
+    pub(super) fn recover(&self) {
+        self.set(SyncMode::Succeed);
+    }
+
+    /// Makes every sync fail, also one that waits.
+    pub(super) fn fail(&self) {
+        self.set(SyncMode::Fail);
+    }
+
+    /// Waits until a sync has begun to wait.
+    pub(super) async fn is_held(&self) {
+        timeout(PATIENCE, self.entered.notified()).await.unwrap();
+    }
+
+    fn set(&self, mode: SyncMode) {
+        *self.mode.lock().unwrap() = mode;
+        self.changed.notify_all();
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut mode = self.mode.lock().unwrap();
+        if *mode == SyncMode::Wait {
+            self.entered.notify_one();
+        }
+        while *mode == SyncMode::Wait {
+            mode = self.changed.wait(mode).unwrap();
+        }
+        if *mode == SyncMode::Fail { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+}
+
+/// A client over the real socket.
+pub(super) struct Client {
+    lines: Lines<local::ReadHalf>,
+    to: local::WriteHalf,
+    events: VecDeque<Value>,
+}
+
+impl Client {
+    pub(super) async fn start(&mut self) -> String {
+        self.get("start_session", json!({"cwd": "/"})).await["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) async fn prompt(&mut self, session: &str, text: &str) -> String {
+        let asked = json!({"sessionId": session, "text": text});
+        self.get("send_user_message", asked).await["runId"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) async fn run(&mut self, session: &str, text: &str) -> Value {
+        self.prompt(session, text).await;
+        self.until("run_complete").await.pop().unwrap()
+    }
+
+    /// Asks for something that must be granted.
+    pub(super) async fn get(&mut self, kind: &str, payload: Value) -> Value {
+        self.send(kind, payload).await;
+        let answer = self.answer().await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        answer["payload"].clone()
+    }
+
+    /// Sends a request and does not wait.
+    pub(super) async fn send(&mut self, kind: &str, payload: Value) {
+        let request = json!({"v": "push.runtime.v1", "kind": "request", "requestId": "r", "type": kind,
+            "payload": payload});
+        self.to.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    }
+
+    /// Returns the next answer.
+    pub(super) async fn answer(&mut self) -> Value {
+        loop {
+            let line = self.line().await;
+            if line["kind"] == "response" {
+                return line;
+            }
+            self.events.push_back(line);
+        }
+    }
+
+    /// Returns all events up to the next one of a type, which is the last.
+    pub(super) async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let event = match self.events.pop_front() {
+                Some(event) => event,
+                None => self.line().await,
+            };
+            let last = event["type"] == kind;
+            events.push(event);
+            if last {
+                return events;
+            }
+        }
+    }
+
+    pub(super) async fn line(&mut self) -> Value {
+        match timeout(PATIENCE, self.lines.next()).await.unwrap().unwrap() {
+            Some(Line::Whole(line)) => serde_json::from_slice(&line).unwrap(),
+            other => panic!("no line: {other:?}"),
+        }
+    }
+}
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,350 @@
+//! What stands between a model's commands and the machine, as its owner has configured it.
+//!
+//! What holds the daemon's own secrets is hidden whatever is configured: the socket, the tokens, the database, the keys.
+
+use std::path::{Path, PathBuf};
+
+use super::models::Rules;
+use crate::config::paths::Paths;
+use crate::config::sandbox::{self, DEFAULT_MEMORY, DEFAULT_PROCESSES, SandboxChoice};
+use crate::config::settings::{ProviderKind, Settings, Switch};
+use crate::kernel::event::Opening;
+use crate::kernel::id::Json;
+use crate::protocol::push::error::{Code, ErrorBody};
+use crate::provider::registry::key_variable;
+use crate::sandbox::confine::toolchain::{self, Variable};
+use crate::sandbox::confine::{Bounds, Confinement, credential_stores, system_credentials};
+use crate::sandbox::ground::ClosedPaths;
+use crate::sandbox::{HomeAccess, Layers, Lineage, Local, SandboxProvider, Strength, Unconfined};
+
+/// The sandboxes of a daemon.
+#[derive(Debug)]
+pub struct Sandboxes {
+    local: Local,
+    unconfined: Unconfined,
+    /// The owner's homes.
+    homes: Vec<PathBuf>,
+    /// Directories of toolchains that the daemon's own environment names, for whoever asks what a session would have.
+    toolchains: Vec<PathBuf>,
+    /// Where private copies of caches are kept.
+    caches: PathBuf,
+    /// What no command of a model sees, nor could make.
+    own: Vec<PathBuf>,
+}
+
+impl Sandboxes {
+    /// Runs commands by `local`, and hides what is at `paths` and in `homes`.
+    pub fn new(local: Local, paths: &Paths, homes: Vec<PathBuf>) -> Self {
+        let local = local.with_scratch(scratch(paths));
+        let mut own = vec![
+            paths.home.clone(),
+            paths.socket.clone(),
+            paths.lock.clone(),
+            paths.pid.clone(),
+            paths.config.clone(),
+            paths.keys().join("keys.toml"),
+        ];
+        // A directory that somebody chose may be a home, with much else in it.
+        if paths.keys().file_name().is_some_and(|name| name == "push") {
+            own.push(paths.keys().to_owned());
+        }
+        Self {
+            unconfined: Unconfined::new(local.clone()),
+            local,
+            homes,
+            toolchains: Vec::new(),
+            caches: paths.caches(),
+            own,
+        }
+    }
+
+    /// Notes which directories of toolchains a session has that is started like the daemon.
+    #[must_use]
+    pub fn with_toolchains(self, toolchains: Vec<PathBuf>) -> Self {
+        Self { toolchains, ..self }
+    }
+
+    /// Returns who runs the commands of models.
+    pub fn provider(&self, choice: SandboxChoice) -> &dyn SandboxProvider {
+        match choice {
+            SandboxChoice::Local => &self.local,
+            SandboxChoice::None => &self.unconfined,
+        }
+    }
+
+    /// Returns who runs the commands of users.
+    pub const fn local(&self) -> &Local {
+        &self.local
+    }
+
+    /// Returns who descends from a model's commands.
+    pub const fn lineage(&self) -> &Lineage {
+        self.local.lineage()
+    }
+
+    /// Returns the directories beside a workspace that the commands of a model may write.
+    pub fn writable(&self, settings: &Settings, home: Option<&Path>) -> Vec<PathBuf> {
+        let home = home.or(self.homes.first().map(PathBuf::as_path)).unwrap_or(Path::new(""));
+        settings.sandbox.writable.iter().map(|text| sandbox::path(text, home)).collect()
+    }
+
+    /// Says what holds for a session that is started like the daemon; the workspace is one that opens nothing.
+    pub fn confinement_of_nobody(&self, settings: &Settings) -> Confinement {
+        let workspace = self.caches.parent().unwrap_or(&self.caches);
+        let mut confinement = self.confinement(settings, workspace, &|_| None);
+        confinement.opened.extend(self.toolchains.iter().cloned());
+        confinement
+    }
+
+    /// Says what the commands of a model may reach in a workspace; `variable` looks into the session's environment.
+    ///
+    /// A client sets that environment: what it names is opened only as far as a toolchain may need it.
+    pub fn confinement(&self, settings: &Settings, workspace: &Path, variable: Variable<'_>) -> Confinement {
+        let chosen = &settings.sandbox;
+        let told = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let mut homes: Vec<PathBuf> = told.into_iter().chain(self.homes.iter().cloned()).collect();
+        homes.dedup();
+        // Where nobody knows of any home, what begins there names nothing.
+        let home = homes.first().cloned().unwrap_or_default();
+        let place = |text: &String| sandbox::path(text, &home);
+        let hide: Vec<PathBuf> = chosen.hide.iter().map(place).collect();
+        let mut readable: Vec<PathBuf> = chosen.readable.iter().map(place).collect();
+        readable.retain(|path| !hide.iter().any(|hide| path.starts_with(hide)));
+        let mut hidden: Vec<PathBuf> = homes.iter().flat_map(|home| credential_stores(home)).collect();
+        hidden.extend(hide.iter().cloned());
+        let mut opened: Vec<PathBuf> = homes.iter().flat_map(|home| toolchain::defaults(home)).collect();
+        opened.extend(toolchain::named(variable));
+        let kinds = ProviderKind::ALL.iter().map(|(name, _)| *name);
+        let names = kinds.chain(settings.providers.keys().map(String::as_str));
+        Confinement {
+            workspace: workspace.to_owned(),
+            workspace_id: None,
+            writable: chosen.writable.iter().map(place).collect(),
+            caches: toolchain::caches(&home, variable),
+            cache_root: Some(self.caches.clone()),
+            homes,
+            opened,
+            readable,
+            hidden,
+            hide,
+            own: self.own.clone(),
+            network: chosen.network == Switch::On,
+            unix_sockets: chosen.unix_sockets == Switch::On,
+            bounds: Bounds {
+                memory: chosen.memory.unwrap_or(DEFAULT_MEMORY),
+                processes: chosen.processes.unwrap_or(DEFAULT_PROCESSES),
+                ..Bounds::default()
+            },
+            unset: names.map(key_variable).collect(),
+        }
+    }
+}
+
+impl Sandboxes {
+    /// Returns what is closed to the file tools of a model, wherever its workspace is: what is hidden from commands.
+    pub fn closed(&self, settings: &Settings, variable: Variable<'_>) -> ClosedPaths {
+        let Confinement { mut hidden, hide, own, readable, homes, mut opened, caches, .. } =
+            self.confinement(settings, Path::new(""), variable);
+        hidden.retain(|path| !hide.contains(path));
+        hidden.extend(system_credentials());
+        opened.extend(caches.into_iter().map(|cache| cache.path));
+        ClosedPaths { stores: hidden, hide, own, except: readable, homes, toolchains: opened }
+    }
+}
+
+/// Returns where the tools of a session run that was opened so.
+pub fn chosen(opening: Option<&Opening>) -> SandboxChoice {
+    opening.and_then(|opening| SandboxChoice::parse(&opening.sandbox)).unwrap_or_default()
+}
+
+/// Returns where the tools of a new session run: where its user asks for, or else where the configuration says.
+///
+/// A project that wants walls gets them, whoever asks for none.
+pub fn asked_for(word: Option<&str>, rules: &Rules) -> Result<SandboxChoice, ErrorBody> {
+    let Some(word) = word else { return Ok(rules.settings.sandbox.provider) };
+    let unavailable = |message: String, detail: String| {
+        Err(ErrorBody::lasting(Code::SandboxUnavailable, message).with_detail(detail))
+    };
+    match SandboxChoice::parse(word) {
+        Some(SandboxChoice::None) if rules.wants_walls => {
+            let message =
+                "the project asks for a sandbox, so that there is no session without one".to_owned();
+            unavailable(message, "sandbox.provider in its .push/config.toml".to_owned())
+        }
+        Some(choice) => Ok(choice),
+        None => {
+            let known: Vec<_> = SandboxChoice::ALL.iter().map(|(word, _)| *word).collect();
+            unavailable(format!("there is no sandbox {word:?}"), format!("available: {}", known.join(", ")))
+        }
+    }
+}
+
+/// Says what holds the commands of a model back, for whoever opens a session.
+pub fn described(provider: Option<&str>, layers: &Layers) -> Json {
+    let Layers { strength, names, why } = layers;
+    let mut said = serde_json::json!({ "strength": strength.word(), "layers": names, "why": why });
+    if let Some(provider) = provider {
+        said["provider"] = provider.into();
+    }
+    Json::new(said.to_string())
+}
+
+/// Adds what commands see of homes.
+pub fn with_home_access(described: &Json, access: &HomeAccess) -> Json {
+    let list = |paths: &[PathBuf]| -> Vec<String> {
+        paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    };
+    let mut said: serde_json::Value = serde_json::from_str(described.as_str()).unwrap_or_default();
+    said["hidden"] = list(&access.hidden).into();
+    said["readable"] = list(&access.readable).into();
+    said["caches"] = list(&access.caches).into();
+    Json::new(said.to_string())
+}
+
+/// The same for the steps of a playbook.
+pub fn of_playbooks() -> Json {
+    let why = Some("the steps of a playbook are its user's own words".to_owned());
+    described(None, &Layers { strength: Strength::Missing, names: Vec::new(), why })
+}
+
+/// Where the temporary files of runs are.
+fn scratch(paths: &Paths) -> PathBuf {
+    paths.home.join("tmp")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::config::project::{Project, tighten};
+
+    #[test]
+    fn what_the_daemon_keeps_to_itself_is_hidden_whatever_is_configured() {
+        let sandboxes = sandboxes(&[]);
+        let confinement = confinement(&sandboxes, &Settings::default());
+        for path in ["/home/ann/.push", "/home/ann/.config/push", "/home/ann/.config/push/keys.toml"] {
+            assert!(confinement.own.contains(&path.into()), "{path}");
+        }
+        for path in ["/home/ann/.ssh", "/home/bob/.ssh"] {
+            assert!(confinement.hidden.contains(&path.into()), "{path}");
+        }
+        assert!(!confinement.network && !confinement.unix_sockets && confinement.writable.is_empty());
+        assert!(confinement.unset.contains(&"ANTHROPIC_API_KEY".to_owned()));
+    }
+
+    #[test]
+    fn every_home_is_hidden_wherever_the_daemons_own_is() {
+        for moved in [&[][..], &[("PUSH_HOME", "/srv/push")]] {
+            let confinement = confinement(&sandboxes(moved), &Settings::default());
+            for home in ["/home/bob", "/home/ann", "/passwd/ann"] {
+                assert!(confinement.homes.contains(&home.into()), "{home} {moved:?}");
+                assert!(confinement.hidden.contains(&Path::new(home).join(".ssh")), "{home} {moved:?}");
+            }
+            assert!(!confinement.homes.contains(&"/srv".into()));
+        }
+    }
+
+    #[test]
+    fn toolchains_of_every_home_and_what_the_environment_names_are_candidates() {
+        let confinement = confinement(&sandboxes(&[]), &Settings::default());
+        for path in ["/home/bob/.cargo", "/home/ann/.rustup", "/passwd/ann/.gitconfig", "/home/bob/tools"] {
+            assert!(confinement.opened.contains(&path.into()), "{path}");
+        }
+        assert!(confinement.caches.iter().all(|cache| cache.path.starts_with("/home/bob")));
+        assert_eq!(confinement.cache_root, Some("/home/ann/.push/cache".into()));
+    }
+
+    #[test]
+    fn what_is_hidden_by_the_configuration_is_not_opened_by_it() {
+        let mut settings = Settings::default();
+        settings.sandbox.readable = vec!["~/notes".into(), "~/x/y".into(), "~/.ssh".into()];
+        settings.sandbox.hide = vec!["~/x".into()];
+        let readable = confinement(&sandboxes(&[]), &settings).readable;
+        assert_eq!(readable, [Path::new("/home/bob/notes"), Path::new("/home/bob/.ssh")]);
+    }
+
+    #[test]
+    fn file_tools_are_kept_from_what_is_hidden_from_commands() {
+        let mut settings = Settings::default();
+        settings.sandbox.hide = vec!["~/x".into()];
+        settings.sandbox.readable = vec!["~/.ssh/config".into()];
+        let variable = |name: &str| match name {
+            "HOME" => Some("/home/bob".into()),
+            "CARGO_HOME" => Some("/home/bob/c".into()),
+            _ => None,
+        };
+        let closed = sandboxes(&[]).closed(&settings, &variable);
+        for store in ["/home/bob/.ssh", "/passwd/ann/.aws", "/etc/shadow"] {
+            assert!(closed.stores.contains(&store.into()), "{store}");
+        }
+        assert!(!closed.stores.contains(&"/home/bob/x".into()));
+        assert_eq!(closed.hide, [Path::new("/home/bob/x")]);
+        assert_eq!(closed.except, [Path::new("/home/bob/.ssh/config")]);
+        for home in ["/home/bob", "/home/ann", "/passwd/ann"] {
+            assert!(closed.homes.contains(&home.into()), "{home}");
+        }
+        for toolchain in ["/home/ann/.cargo", "/home/bob/c", "/home/bob/c/registry", "/home/bob/.npm"] {
+            assert!(closed.toolchains.contains(&toolchain.into()), "{toolchain}");
+        }
+        assert!(closed.own.contains(&"/home/ann/.push".into()));
+    }
+
+    #[test]
+    fn a_configuration_in_the_home_does_not_hide_the_home() {
+        let sandboxes = sandboxes(&[("PUSH_CONFIG", "/home/ann/c.toml"), ("PUSHD_SOCKET", "/srv/s/p.sock")]);
+        let own = confinement(&sandboxes, &Settings::default()).own;
+        assert!(!own.contains(&"/home/ann".into()), "{own:?}");
+        for path in ["/home/ann/c.toml", "/home/ann/keys.toml", "/srv/s/p.sock"] {
+            assert!(own.contains(&path.into()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_project_raises_no_limit_of_a_user_who_configured_none() {
+        let sandboxes = sandboxes(&[]);
+        let usual = confinement(&sandboxes, &Settings::default()).bounds;
+        assert_eq!(usual, Bounds::default(), "the configuration and the sandbox have the same defaults");
+        let text = "[sandbox]\nmemory_mb = 1000000\nprocesses = 1000000\n";
+        let file = crate::config::file::parse(text, Path::new("p.toml")).unwrap();
+        let project = Project::new("p.toml".into(), file).unwrap();
+        let settings = tighten(Settings::default(), project.tightening());
+        assert_eq!(confinement(&sandboxes, &settings).bounds, usual);
+    }
+
+    #[test]
+    fn what_is_configured_is_what_is_asked_for() {
+        let mut settings = Settings::default();
+        settings.sandbox.hide = vec!["~/x".into()];
+        settings.sandbox.writable = vec!["~/.cargo".into(), "/srv/w".into()];
+        settings.sandbox.network = Switch::On;
+        settings.sandbox.processes = Some(7);
+        let sandboxes = sandboxes(&[]);
+        let confinement = confinement(&sandboxes, &settings);
+        assert!(confinement.hidden.contains(&"/home/bob/x".into()));
+        assert_eq!(confinement.writable, [Path::new("/home/bob/.cargo"), Path::new("/srv/w")]);
+        assert!(confinement.network);
+        assert_eq!(confinement.bounds.processes, 7);
+        assert_eq!(sandboxes.provider(SandboxChoice::Local).name(), "local");
+        assert_eq!(sandboxes.provider(SandboxChoice::None).name(), "none");
+    }
+
+    fn confinement(sandboxes: &Sandboxes, settings: &Settings) -> Confinement {
+        let variable = |name: &str| match name {
+            "HOME" => Some("/home/bob".into()),
+            "PATH" => Some("/home/bob/tools:/usr/bin".into()),
+            _ => None,
+        };
+        sandboxes.confinement(settings, Path::new("/w"), &variable)
+    }
+
+    fn sandboxes(variables: &[(&str, &str)]) -> Sandboxes {
+        let variable = |name: &str| -> Option<OsString> {
+            let given = variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+            given.or_else(|| (name == "HOME").then(|| "/home/ann".into()))
+        };
+        let paths = Paths::from_environment(&variable).unwrap();
+        let homes = vec!["/home/ann".into(), "/passwd/ann".into()];
+        Sandboxes::new(Local::new("/bin/false".into()), &paths, homes)
+    }
+}

@@ -1,0 +1,163 @@
+//! What the words of a command tell about its use of git: whether it changes the repository, and whether anything else runs
+//! beside it.
+//!
+//! While a command may write the git directory, whatever runs in it could put something there that the user's own git
+//! believes for as long as it stands. So nothing runs beside git that could be told to: programs that run no other one, and
+//! uses of git that run no program of the caller's choice.
+
+use std::path::Path;
+
+use super::bench::Bench;
+use super::exec;
+use crate::sandbox::judge::Risk;
+use crate::sandbox::judge::{self, Part, What, Wish};
+use crate::sandbox::shell::Limits;
+
+/// What a command does with git.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct GitUse {
+    /// What follows `git` in every use of it that changes the repository.
+    pub(super) changes: Vec<String>,
+    /// Whether only git and programs that run no other one are in it.
+    pub(super) is_alone: bool,
+}
+
+impl GitUse {
+    /// Reads a command.
+    pub(super) fn of(args: &exec::Args, bench: &Bench) -> Self {
+        let (cwd, place) = (args.cwd.as_deref(), bench.path_context());
+        let judged = judge::command(&args.command, cwd, Wish::default(), &place, Limits::default());
+        let is_alone = judged.unclear.is_none() && judged.parts.iter().all(runs_nothing_else);
+        let touches = judged.parts.into_iter().flat_map(|part| part.touches);
+        let changes = touches.filter_map(|touch| match touch.what {
+            What::Git(words) => Some(words),
+            What::Read(_) | What::Write(_) | What::Name(_) | What::Network(_) => None,
+        });
+        Self { changes: changes.collect(), is_alone }
+    }
+}
+
+/// Programs that run no other one.
+const PLAIN: [&str; 27] = [
+    ":", "[", "basename", "cat", "cd", "cp", "cut", "date", "dirname", "echo", "exit", "false", "grep",
+    "head", "ls", "mkdir", "mv", "printf", "pwd", "rm", "set", "sort", "tail", "test", "touch", "true", "wc",
+];
+
+fn runs_nothing_else(part: &Part) -> bool {
+    let Some(command) = &part.command else { return part.whole_risk() <= Risk::Medium };
+    match command.words.first().map(String::as_str) {
+        Some("git") => {
+            let changes = part.touches.iter().any(|touch| matches!(touch.what, What::Git(_)));
+            changes || part.risk == Risk::Low
+        }
+        // What they write lies in the workspace, and not in its git directory.
+        Some(name) => PLAIN.contains(&name) && part.whole_risk() <= Risk::Medium,
+        None => part.whole_risk() <= Risk::Medium,
+    }
+}
+
+/// Tells whether a use of git writes its configuration, makes repositories or working trees, leaves steps to be executed, runs a
+/// program that its words name, or makes objects and names without looking at what they hold.
+pub(super) fn needs_outside(words: &str) -> bool {
+    let mut words = words.split_whitespace();
+    let verb = words.next().unwrap_or_default();
+    let rest: Vec<&str> = words.collect();
+    let has = |known: &[&str]| rest.iter().any(|word| known.contains(word));
+    let begins = |known: &[&str]| rest.iter().any(|word| known.iter().any(|known| word.starts_with(known)));
+    match verb {
+        "am" | "config" | "rebase" | "replace" | "sparse-checkout" | "submodule" | "worktree" => true,
+        "bisect" | "credential" | "daemon" | "difftool" | "filter-branch" | "filter-repo"
+        | "for-each-repo" | "hook" | "instaweb" | "maintenance" | "mergetool" | "p4" | "send-email"
+        | "svn" => true,
+        "commit-tree" | "fast-import" | "hash-object" | "mktree" | "read-tree" | "symbolic-ref"
+        | "update-index" | "update-ref" => true,
+        // The program at the other end may be one of this machine; long options may be cut short.
+        "archive" | "clone" | "fetch" | "ls-remote" | "pull" | "push"
+            if begins(&["--upl", "--rece", "--exe"]) || (verb == "clone" && begins(&["-u"])) =>
+        {
+            true
+        }
+        // In the workspace itself; a repository in a directory of it is a directory like any other.
+        "init" => init_directory(&rest).is_none_or(|named| Path::new(named).iter().all(|part| part == ".")),
+        "lfs" => has(&["install", "uninstall"]),
+        "remote" => has(&["add", "rename", "remove", "rm", "set-url", "set-branches"]),
+        "branch" => {
+            has(&["-m", "-M", "-c", "-C", "--move", "--copy", "-u", "--unset-upstream", "--edit-description"])
+                || begins(&["--set-upstream-to"])
+        }
+        _ => false,
+    }
+}
+
+/// The directory that `git init` is told to make a repository of.
+fn init_directory<'a>(args: &[&'a str]) -> Option<&'a str> {
+    const WITH_VALUE: [&str; 6] =
+        ["-b", "--initial-branch", "--object-format", "--ref-format", "--separate-git-dir", "--template"];
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if *arg == "--" {
+            return args.next().copied();
+        } else if !arg.starts_with('-') {
+            return Some(arg);
+        } else if WITH_VALUE.contains(arg) {
+            args.next();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_writes_the_configuration_or_leaves_steps_to_be_executed_needs_to_run_outside() {
+        for words in [
+            "rebase main",
+            "rebase --abort",
+            "submodule add ./x",
+            "worktree add ../x",
+            "config user.name x",
+            "am x.patch",
+            "init",
+            "init -q",
+            "init -b main",
+            "init -q --initial-branch main --template t .",
+            "init --initial-branch=main ./",
+            "init -bmain -- .",
+            "update-ref HEAD abc",
+            "fetch --upload-pack=./x .",
+            "clone -u ./x . sub",
+            "bisect run ./x",
+            "remote add origin x",
+            "branch -m old new",
+            "branch --set-upstream-to=origin/x",
+            "sparse-checkout set x",
+        ] {
+            assert!(needs_outside(words), "{words}");
+        }
+        for words in [
+            "add -A",
+            "commit -m config",
+            "stash",
+            "stash pop",
+            "checkout -b topic",
+            "switch main",
+            "branch topic",
+            "branch -d topic",
+            "merge topic",
+            "tag v1",
+            "cherry-pick abc",
+            "reset --hard",
+            "remote prune origin",
+            "init sub",
+            "init -b main sub",
+            "init --object-format sha256 -q ./sub",
+            "push -u origin topic",
+            "fetch --recurse-submodules=no",
+            "",
+        ] {
+            assert!(!needs_outside(words), "{words}");
+        }
+    }
+}

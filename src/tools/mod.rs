@@ -1,0 +1,198 @@
+//! The tools that a model may call: what they are called, what they take, what they may cost, and what they do.
+//!
+//! The way of a call: [`parse`] reads its arguments strictly into a [`Request`]; [`Request::category`] and
+//! [`Request::judge`] say what kind of thing it is, by the tool and its arguments and never by what the model claims;
+//! [`Request::question`] looks at the workspace and says what to ask before; [`run`] does it. Nobody is asked here.
+//!
+//! A result is one bounded text: plain where it is text (a file, a difference, what a command printed), compact JSON
+//! where it has parts (a listing, hits, a status). What goes wrong is a [`Fault`] of a closed kind.
+
+mod addresses;
+mod armour;
+mod bench;
+mod binding;
+mod commit;
+mod diff;
+mod edit;
+mod exec;
+mod fault;
+mod fetch;
+mod git;
+mod git_access;
+mod git_dir;
+mod git_words;
+mod ignores;
+mod limits;
+mod list;
+mod patch;
+mod question;
+mod read;
+mod request;
+mod resolve;
+mod risk;
+mod search;
+mod status;
+mod write;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+pub use crate::sandbox::judge::{Category, Risk};
+pub use addresses::{Addresses, Lookup, LookupFuture};
+pub use bench::{Bench, Cut, Outcome, Safe};
+pub use fault::{Fault, FaultKind};
+pub use ignores::IgnoreLimits;
+pub use limits::Limits;
+pub use question::Question;
+pub use request::{Request, as_unreadable, parse, run};
+
+/// The name of the tool that runs a command, which acceptance checks use too.
+pub const EXEC: &str = exec::NAME;
+
+/// Whether tools may talk to other machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// They may not, and are not offered.
+    Off,
+    /// They may.
+    Allowed,
+}
+
+/// A tool as a model is told of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for the model.
+    pub description: &'static str,
+    /// The JSON Schema of its arguments, which are an object.
+    pub schema: Value,
+    /// What kind of thing it does.
+    pub category: Category,
+}
+
+/// Returns all tools that may be used, in a fixed order.
+pub fn catalogue(network: Network) -> Vec<Tool> {
+    let mut tools = vec![
+        tool::<read::Args>(read::NAME, read::DESCRIPTION, Category::Read),
+        tool::<list::Args>(list::NAME, list::DESCRIPTION, Category::Read),
+        tool::<search::Args>(search::NAME, search::DESCRIPTION, Category::Read),
+        tool::<write::Args>(write::NAME, write::DESCRIPTION, Category::Write),
+        tool::<edit::Args>(edit::NAME, edit::DESCRIPTION, Category::Write),
+        tool::<exec::Args>(exec::NAME, exec::DESCRIPTION, Category::Exec),
+        tool::<status::Args>(status::NAME, status::DESCRIPTION, Category::Read),
+        tool::<diff::Args>(diff::NAME, diff::DESCRIPTION, Category::Read),
+        tool::<commit::Args>(commit::NAME, commit::DESCRIPTION, Category::Git),
+    ];
+    match network {
+        Network::Off => {}
+        Network::Allowed => {
+            tools.push(tool::<fetch::Args>(fetch::NAME, fetch::DESCRIPTION, Category::Network));
+        }
+    }
+    tools
+}
+
+fn tool<A: JsonSchema>(name: &'static str, description: &'static str, category: Category) -> Tool {
+    Tool { name, description, schema: schema::<A>(), category }
+}
+
+/// Returns the schema of arguments, in the plain form that every model's server understands.
+pub fn schema<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
+    if let Value::Object(schema) = &mut schema {
+        // The name and the description of the Rust type mean nothing to a model.
+        schema.remove("title");
+        schema.remove("description");
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            properties.values_mut().for_each(simplify);
+        }
+        // An object without properties says so: some servers insist.
+        schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
+    schema
+}
+
+/// An optional argument is left out and not null, and its width in Rust is nobody's business.
+fn simplify(property: &mut Value) {
+    let Value::Object(property) = property else { return };
+    property.remove("format");
+    if let Some(Value::Array(kinds)) = property.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [kind] = kinds.as_slice() {
+            let kind = kind.clone();
+            property.insert("type".to_owned(), kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_network_is_offered_only_where_it_is_allowed() {
+        let names = |network| catalogue(network).iter().map(|tool| tool.name).collect::<Vec<_>>();
+        let without = names(Network::Off);
+        assert_eq!(without.len(), 9);
+        assert!(!without.contains(&"sandbox_fetch"));
+        assert_eq!(names(Network::Allowed)[9..], ["sandbox_fetch"]);
+    }
+
+    #[test]
+    fn every_schema_is_a_strict_object_whose_properties_are_explained() {
+        for tool in catalogue(Network::Allowed) {
+            let schema = &tool.schema;
+            assert_eq!(schema["type"], "object", "{}", tool.name);
+            assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
+            assert!(schema.get("$schema").is_none() && schema.get("title").is_none(), "{}", tool.name);
+            for (name, property) in schema["properties"].as_object().unwrap() {
+                assert!(property["description"].is_string(), "{}: {name}", tool.name);
+                assert!(property["type"].is_string(), "{}: {name}: {property}", tool.name);
+            }
+            assert!(tool.description.len() < 700, "{}", tool.name);
+        }
+    }
+
+    #[test]
+    fn a_schema_is_what_the_type_says() {
+        let tools = catalogue(Network::Off);
+        let exec = tools.iter().find(|tool| tool.name == EXEC).unwrap();
+        assert_eq!(exec.schema["required"], json!(["command"]));
+        assert_eq!(exec.schema["properties"]["timeoutSeconds"]["type"], "integer");
+        assert_eq!(exec.schema["properties"]["command"]["type"], "string");
+    }
+
+    #[test]
+    fn the_category_of_a_request_is_that_of_its_tool() {
+        for (name, args) in request::SAMPLES {
+            let tools = catalogue(Network::Allowed);
+            let tool = tools.iter().find(|tool| tool.name == *name).unwrap();
+            assert_eq!(parse(name, args).unwrap().category(), tool.category, "{name}");
+        }
+        assert_eq!(request::SAMPLES.len(), catalogue(Network::Allowed).len());
+    }
+
+    #[test]
+    fn what_a_schema_refuses_parsing_refuses_too() {
+        for (name, args) in request::SAMPLES {
+            let tools = catalogue(Network::Allowed);
+            let tool = tools.iter().find(|tool| tool.name == *name).unwrap();
+            let validator = jsonschema::validator_for(&tool.schema).unwrap();
+            let mut args: Value = serde_json::from_str(args).unwrap();
+            assert!(validator.is_valid(&args), "{name}: {args}");
+            args["surprise"] = json!(1);
+            assert!(!validator.is_valid(&args), "{name}: {args}");
+            let fault = parse(name, &args.to_string()).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::BadArguments);
+            assert!(fault.message.contains("surprise"), "{}", fault.message);
+        }
+    }
+}
