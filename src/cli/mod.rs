@@ -64,7 +64,6 @@ use clap::{Parser, Subcommand};
 
 use self::console::{ColorChoice, Volume};
 use self::context::Context;
-pub use self::daemon::ListenArgs;
 use self::daemon::{DaemonArgs, DaemonVerb};
 use self::exit::{CliError, Exit};
 use crate::client::Announcement;

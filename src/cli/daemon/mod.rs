@@ -57,7 +57,7 @@ pub(crate) struct ServeArgs {
 
 /// Where the daemon listens beside its socket.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct ListenArgs {
+pub(crate) struct ListenArgs {
     /// Speak Pi over WebSockets, at ADDR or where the configuration has it (127.0.0.1:3141)
     ///
     /// ADDR is a port, or an IP address with a port; port 0 picks a free one, which `push daemon status` shows. An address
@@ -68,7 +68,7 @@ pub struct ListenArgs {
 
 impl ListenArgs {
     /// Returns where Pi is to be spoken.
-    pub const fn pi(self) -> Asked {
+    const fn pi(self) -> Asked {
         match self.pi {
             None => Asked::Nothing,
             Some(None) => Asked::Somewhere,

@@ -1,0 +1,10 @@
+//! Replacing this process by another program, on Unix: the process id stays, so that a service manager keeps its child.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Executes a command in place of this process; returns only if that fails.
+pub(crate) fn become_process(command: &mut Command) -> io::Result<ExitCode> {
+    Err(command.exec())
+}
